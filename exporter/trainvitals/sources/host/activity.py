@@ -66,7 +66,8 @@ class Activity:
             None if this user may not read it.
         waits_on: The kind of file from which the first thread waits to read: `socket`, `pipe`,
             `terminal`, `device` or `file`; empty if it is unknown.
-        is_compile_worker: Whether `torch.compile` started the process to compile.
+        is_compile_worker: Whether `torch.compile` started the process to compile; False if the
+            process used no CPU time.
     """
 
     pid: int
@@ -265,7 +266,10 @@ class ActivitySource:
         for child in self._list_children(pid):
             activity = self._read(child)
             if activity is not None:
-                is_compiler = _COMPILE_WORKER in self._read_environ(activity)
+                # Only of a worker that computes is it of interest what it computes.
+                is_compiler = bool(activity.cores) and _COMPILE_WORKER in self._read_environ(
+                    activity
+                )
                 yield replace(activity, is_compile_worker=is_compiler)
                 yield from self._read_descendants(child, depth + 1)
 

@@ -167,7 +167,9 @@ def test_descendants_are_found_through_every_thread(proc):
     (proc.folder / "30/task/30/children").write_bytes(b"32 33 ")
     proc.put(31, parent=7, environ=b"HOME=/\0TORCH_WARM_POOL=0\0")
     proc.put(32, parent=30, name="ptxas")
-    found = {one.pid: one for one in proc.read(7).workers}
+    proc.read(7)
+    proc.put(31, parent=7, ticks=90)
+    found = {one.pid: one for one in proc.read(7, after=1.0).workers}
     assert {pid: one.name for pid, one in found.items()} == {
         30: "nvcc",
         31: "python",
