@@ -11,7 +11,9 @@ from fleet.models import Model
 from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
     Identity,
+    Idleness,
     Measurements,
+    Owner,
     ProcessMemory,
     XidCount,
 )
@@ -23,6 +25,7 @@ _HOT_CLOCK, _IDLE_CLOCK = 0.72, 0.25
 _WARM_MARGIN = 2.0
 _DRIVER_BYTES = 600 << 20
 _IDLE_MEMORY = 0.006
+_IDLE_LOAD = 0.01
 _FIELDS_WITHOUT_COUNTER = ("hw_slowdown",)
 _REASONS_WITHOUT_FLAG = ("sync_boost", "board_limit", "reliability")
 
@@ -97,8 +100,17 @@ class Card:
         if use.lost_at is not None and now >= use.lost_at:
             return AcceleratorReading(self.identity, "lost", use.lost_at, None, (), xids)
         pids = use.pids(now) if self._is_gpu else ()  # HLML does not list processes
-        holders = tuple(ProcessMemory(pid, int(use.held_bytes(now) / len(pids))) for pid in pids)
-        return AcceleratorReading(self.identity, "ok", now, self._measure(now), holders, xids)
+        share = round(self._load(now) / max(1, len(pids)), 2)
+        holders = tuple(
+            ProcessMemory(pid, int(use.held_bytes(now) / len(pids)), share, Owner("python3"))
+            for pid in pids
+        )
+        idle = None
+        if holders and self._load(now) < _IDLE_LOAD:
+            summary = f"python3 (PID {pids[0]}) is a notebook kernel that runs no cell"
+            idle = Idleness("sleeps", summary, pids[0])
+        measured = self._measure(now)
+        return AcceleratorReading(self.identity, "ok", now, measured, holders, xids, idle)
 
     def slowed_by_heat(self, now: float) -> float:
         """Return the share of the time in which the card is slowed down by heat."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from grafana.build.accelerators_panels import (
     BUSY,
+    BY,
     CONDITION,
     CONDITIONS,
     HEADROOM,
@@ -21,6 +22,7 @@ from grafana.build.palette import (
     BYTES,
     CELSIUS,
     DEVICE_STATES,
+    IDLE_REASONS,
     INFORMATION,
     OK,
     PHASES,
@@ -31,6 +33,7 @@ from grafana.build.palette import (
 )
 from grafana.build.panels import About, Panel
 from grafana.build.parts import ACCELERATORS, CONTAINERS, FIRES, RUN, find_worst_alert
+from grafana.build.queries import encode
 from grafana.build.tables import Column, Key, table
 
 # In a table, only words for problems are coloured: a busy device is expected to run at its power
@@ -38,6 +41,7 @@ from grafana.build.tables import Column, Key, table
 _CALM_CONDITIONS: Final = tuple(
     replace(one, colour=OK) if one.colour == INFORMATION else one for one in CONDITIONS
 )
+_IDLE_REASON: Final = encode("accelerator_idle_reason{@device", "reason", IDLE_REASONS, BY)
 _NO_PROCESS: Final = "No process holds a device, or the driver does not list them"
 
 
@@ -136,7 +140,7 @@ def write_holders() -> Row:
 
 
 def _list_processes() -> Panel:
-    rows = "kind, device, uuid, pid"
+    rows, program = "kind, device, uuid, pid", "program, user, slurm_job"
     container = write_address(
         CONTAINERS, instance="${instance}", container="${__data.fields.Container}"
     )
@@ -144,15 +148,18 @@ def _list_processes() -> Panel:
     return table(
         "Processes",
         About(
-            "Who holds memory of which device: the process, its run and rank, and the container where "
-            "only one holds the device.",
+            "Who holds memory of which device: the process, its program, user and Slurm job, its run "
+            "and rank, and the container where only one holds the device.",
             "one process for each device of a run.",
             "one without a run or container is a shell or notebook: ask its user before you end it.",
         ),
         keys=(
-            Key("kind", "Kind", width=60),
-            Key("device", "Device", width=70),
-            Key("pid", "PID", width=90),
+            Key("kind", "Kind", width=50),
+            Key("device", "Device", width=65),
+            Key("pid", "PID", width=75),
+            Key("program", "Program", width=110),
+            Key("user", "User", width=90),
+            Key("slurm_job", "Slurm job", width=90),
             Key("run", "Run", run, "Open the run"),
             Key("rank", "Rank", width=60),
             Key("name", "Container", container, "Open its containers"),
@@ -161,8 +168,17 @@ def _list_processes() -> Panel:
         columns=(
             Column(
                 "Memory",
-                f"max by ({rows}) (accelerator_process_memory_used_bytes{{@device}})",
+                f"max by ({rows}, {program}) (accelerator_process_memory_used_bytes{{@device}}"
+                f" * on (job, instance, uuid, pid) group_left ({program})"
+                " accelerator_process_info{@device})",
                 BYTES,
+            ),
+            Column(
+                "Busy",
+                f"max by ({rows}) (accelerator_process_utilization_ratio{{@device}})",
+                RATIO,
+                decimals=0,
+                width=60,
             ),
             Column(
                 "Of the device",
@@ -225,6 +241,12 @@ def _list_idle() -> Panel:
                 f"max by ({rows}) (accelerator_memory_used_bytes{{@device}}"
                 f" and on (job, instance, uuid) ({idle}))",
                 BYTES,
+            ),
+            Column(
+                "Its process",
+                f"max by ({rows}) (({_IDLE_REASON}) and on (job, instance, uuid) ({idle}))",
+                states=tuple(IDLE_REASONS.values()),
+                look="color-text",
             ),
             Column(
                 "Processes",

@@ -69,6 +69,21 @@ DEVICE_STATES: Mapping[str, State] = MappingProxyType(
     }
 )
 
+# Why a held accelerator is idle, by the label `reason` of `accelerator_idle_reason`.
+IDLE_REASONS: Mapping[str, State] = MappingProxyType(
+    {
+        "sleeps": State(1, "sleeps", OK),
+        "unseen": State(2, "cannot be seen", UNKNOWN),
+        "compiles": State(3, "compiles", OK),
+        "computes_on_cpu": State(4, "computes on the CPU", WARNING),
+        "waits_for_data": State(5, "waits for data", WARNING),
+        "waits_for_rank": State(6, "waits for another rank", WARNING),
+        "stopped": State(7, "is stopped", WARNING),
+        "ended": State(8, "has ended", CRITICAL),
+        "blocked_in_driver": State(9, "blocked in the driver", CRITICAL),
+    }
+)
+
 # Throttle reasons of an accelerator, most severe first: if several apply at once, the first is
 # shown.
 FULL_SPEED = State(1, "full speed", OK)

@@ -57,6 +57,14 @@ anon-rss:2843064kB, file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:5620kB oom_sc
 4,2153,49602000000,-;NVRM: Xid (PCI:0000:1b:00): 94, pid=4242, name=python, Contained: SM (0x1).
 """
 
+# A held device that is quiet at the first look is idle.
+THRESHOLDS = """\
+groups:
+- name: thresholds
+  rules:
+  - {record: 'threshold:accelerator_held_idle:reason_seconds', expr: vector(0)}
+"""
+
 # What differs from run to run, and what stands there instead.
 PLACEHOLDERS = (
     (r"^(trainvitals_build_info)\{.*\}", r'\1{python="PYTHON",version="VERSION"}'),
@@ -66,6 +74,7 @@ PLACEHOLDERS = (
     (r"^(accelerator_xid_last_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
     (r"^(process_max_fds) .*", r"\1 2048.0"),
     (r'host_pid="\d+"', 'host_pid="4242"'),
+    (r'^(accelerator_process_info\{.*user=)"[^"]+"', r'\1"ada"'),
     (r"did not answer within [0-9.]+ s", "did not answer within 0.4 s"),
     (r"cannot understand \S+/host/proc", "cannot understand /proc"),
 )
@@ -113,7 +122,10 @@ class GoldenMachine:
             is_isolated=True,
             environ=environ,
         )
-        self._parts = Parts(self.roots, accelerators, self.runs.options)
+        thresholds = self.host / "thresholds.yml"
+        thresholds.write_text(THRESHOLDS, encoding="utf-8")
+        self._parts = Parts(self.roots, accelerators, self.runs.options, thresholds=thresholds)
+        self._parts.latest["container"] = GoldenContainers().read
         built = [self._replaced().get(entry.name, entry.build) for entry in COLLECTORS]
         self.runner = Runner([build(self._parts) for build in built])
 
@@ -321,6 +333,7 @@ def _load_turing(fake: FakeMachine) -> None:
             "nvlink_crc_data_errors": 1,
         }
     )
+    gpu.set_processes([(4300, 2 * GIB)])
 
 
 def _load_gaudi(fake: FakeMachine) -> None:

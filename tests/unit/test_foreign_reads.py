@@ -27,7 +27,7 @@ OPENED = {
         ("sources/files.py", "read_small"),
         ("sources/host/frequency.py", "_read_hertz"),
         ("sources/host/kernel_log.py", "_open"),
-        ("sources/host/processes.py", "_read_stat"),
+        ("sources/host/processes.py", "read_stat"),
         ("sources/runs/liveness.py", "read_host"),
         ("sources/runs/oomkills.py", "count_now"),
         ("sources/runs/processes.py", "__init__"),

@@ -279,7 +279,8 @@ def test_eight_gpus_and_the_host_are_about_700_series(tmp_path):
         page = exporter.scrape_until(lambda page: len(page.find("accelerator_up")) == 8)
     assert page.value("trainvitals_collector_success", collector="cpu") == 1
     assert len(page.find("accelerator_process_memory_used_bytes")) == 8
-    assert 600 < len(page.samples) <= 720
+    # Two series more for each process, and one more for each idle device.
+    assert 600 < len(page.samples) <= 740
 
 
 def _compare(request: pytest.FixtureRequest, golden: Path, text: str) -> None:

@@ -337,6 +337,7 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
         containers=ContainerOptions(
             engine=options.engine, journal=options.journal, follow=options.follow
         ),
+        thresholds=options.thresholds,
     )
 
 

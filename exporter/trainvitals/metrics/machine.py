@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trainvitals.errors import ConfigurationError
 from trainvitals.metrics.collectors import COLLECTORS, Parts
@@ -32,6 +33,7 @@ class MachineOptions:
         containers: The container engine and the settings for watching containers.
         complain: A function that returns a line about an exporter file that is not in force; None
             if all files are in force.
+        thresholds: The thresholds file; None for the file in force.
     """
 
     roots: Roots = field(default_factory=Roots)
@@ -43,6 +45,7 @@ class MachineOptions:
     training: TrainingOptions = field(default_factory=TrainingOptions)
     containers: ContainerOptions = field(default_factory=ContainerOptions)
     complain: Callable[[], str | None] = lambda: None
+    thresholds: Path | None = None
 
 
 class Machine:
@@ -89,6 +92,7 @@ class Machine:
             options.containers,
             options.complain,
             lambda: self._reloads,
+            options.thresholds,
         )
         try:
             self.runner = Runner(

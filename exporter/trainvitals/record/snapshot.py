@@ -25,14 +25,15 @@ class Holder:
         name: The process name; None if the process is in another PID namespace.
         container: The name of the container in which the process runs, or the container's short ID
             if the name is unknown; None if the process is not known to run in a container.
-        used_bytes: The accelerator memory that the process holds.
+        used_bytes: The accelerator memory that the process holds; None if the driver does not report
+            the memory.
     """
 
     uuid: str
     pid: int
     name: str | None
     container: str | None
-    used_bytes: int
+    used_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

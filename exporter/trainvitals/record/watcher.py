@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,10 +13,9 @@ from trainvitals.metrics.collectors import COLLECTORS
 from trainvitals.metrics.machine import Machine, MachineOptions
 from trainvitals.metrics.runner import Snapshot as Scraped
 from trainvitals.record.snapshot import Flows, Holder, Kernel, Snapshot
+from trainvitals.sources.accelerators.holders import Places
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
-from trainvitals.sources.containers.cgrouppaths import find_container
 from trainvitals.sources.containers.reading import ContainerReading, ContainersReading
-from trainvitals.sources.files import Roots
 from trainvitals.sources.host.cpu import CpuReading
 from trainvitals.sources.host.disk import DiskReading
 from trainvitals.sources.host.engine_log import EngineLog, parse_engine_log
@@ -24,7 +23,7 @@ from trainvitals.sources.host.filesystem import FilesystemReading
 from trainvitals.sources.host.kernel_log import KernelLog
 from trainvitals.sources.host.memory import MemoryReading
 from trainvitals.sources.host.network import NetworkReading
-from trainvitals.sources.host.processes import ProcessesReading, ProcessesSource, read_process_name
+from trainvitals.sources.host.processes import ProcessesReading, ProcessesSource
 from trainvitals.sources.runs.reading import RunsReading
 
 # The collectors that a recording needs; all other collectors are turned off.
@@ -79,7 +78,6 @@ class Watcher:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.machine = Machine(options)
-        self._roots = options.roots
         self._processes = ProcessesSource(roots=options.roots)
         self._kernel_log = kernel_log or KernelLog(options.roots.rootfs / "dev/kmsg")
         self._engine_log = engine_log
@@ -129,7 +127,7 @@ class Watcher:
             filesystems=_pick(scraped, FilesystemReading),
             processes=processes,
             accelerators=accelerators,
-            holders=tuple(_find_holders(accelerators, containers, self._roots)),
+            holders=tuple(_find_holders(accelerators, containers)),
             containers=containers if containers and containers.is_there else None,
             cpu_percents=tuple(self._compare_containers(containers)),
             new_deaths=self._find_new_deaths(containers),
@@ -259,18 +257,15 @@ def _pick(scraped: Scraped, kind: type[Reading]) -> Reading | None:
 
 
 def _find_holders(
-    accelerators: AcceleratorsReading | None, containers: ContainersReading | None, roots: Roots
+    accelerators: AcceleratorsReading | None, containers: ContainersReading | None
 ) -> Iterable[Holder]:
-    names: Mapping[str, str] = (
-        {one.id: one.name for one in containers.containers} if containers else {}
-    )
+    places = Places(None, containers)
     for device in accelerators.devices if accelerators else ():
         for process in device.processes:
-            id_ = find_container(process.pid, roots)
             yield Holder(
                 uuid=device.identity.uuid,
                 pid=process.pid,
-                name=read_process_name(process.pid, roots),
-                container=None if id_ is None else names.get(id_, id_[:12]),
+                name=process.owner.name if process.owner else None,
+                container=places.find(process).container,
                 used_bytes=process.used_bytes,
             )

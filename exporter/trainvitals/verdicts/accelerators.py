@@ -95,6 +95,7 @@ def judge_accelerators(
             yield from _judge_device(
                 device.identity, device.measurements, known, thresholds, reading
             )
+            yield from _judge_use(device, device.measurements, known, thresholds)
 
 
 def judge_count(reading: AcceleratorsReading) -> Iterator[Trouble]:
@@ -213,7 +214,6 @@ def _judge_device(
     yield from judge_temperature(identity, measured, thresholds, limit=celsius)
     yield from _judge_throttling(identity, work, thresholds)
     yield from _judge_memory(identity, measured, work, thresholds, limit=memory_bytes)
-    yield from _judge_use(identity, measured, work, thresholds)
 
 
 def judge_temperature(
@@ -299,11 +299,13 @@ def _judge_memory(
 
 
 def _judge_use(
-    identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
+    device: AcceleratorReading, measured: Measurements, work: Work, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    kind, busy, computed = identity.kind, work.busy_percent, work.training_percent
+    identity, kind = device.identity, device.identity.kind
+    busy, computed = work.busy_percent, work.training_percent
     if busy is None or computed is None:
         return
+    why = "" if device.idle is None else f"; {device.idle.summary}"
     is_idle = busy < thresholds["accelerator_held_idle:utilization_percent"]
     if is_idle and is_held(measured, thresholds) and measured.processes != 0:
         share = format_percent(measure_memory(measured))
@@ -311,7 +313,7 @@ def _judge_use(
             identity,
             "AcceleratorHeldIdle",
             "held but idle",
-            f"{share} of its memory are held, and nothing has run for 10 minutes",
+            f"{share} of its memory are held, and nothing has run for 10 minutes{why}",
             "info",
         )
     if not is_underused(work, kind, thresholds) or is_unused(kind, measured, thresholds):
@@ -323,6 +325,6 @@ def _judge_use(
         identity,
         f"{kind.upper()}LowUtilization",
         "underused",
-        f"it computed {format_percent(computed / 100)} of the last 10 minutes",
+        f"it computed {format_percent(computed / 100)} of the last 10 minutes{why}",
         "warning",
     )

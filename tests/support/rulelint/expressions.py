@@ -56,6 +56,9 @@ WITHOUT_TARGET: Mapping[str, str] = {
     "Watchdog": "is about nothing but itself",
 }
 
+# Thresholds that only the exporter reads.
+READ_BY_THE_EXPORTER = frozenset({"threshold:accelerator_held_idle:reason_seconds"})
+
 Complaints = Iterator[str]
 
 
@@ -213,7 +216,7 @@ def check_thresholds(house: House) -> Complaints:
             yield f"{rule.name} is not threshold:<alert>:<what_and_unit> in group thresholds"
         if not re.fullmatch(r"vector\(-?[0-9.e]+\)", rule.expr.strip()):
             yield f"{rule.name} is not a number: {rule.expr}"
-        if rule.name not in used:
+        if rule.name not in used and rule.name not in READ_BY_THE_EXPORTER:
             yield f"{rule.name} is used by no rule"
         if not rule.comment:
             yield f"{rule.name} has no reason above it"

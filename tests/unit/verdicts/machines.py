@@ -57,6 +57,9 @@ ANSWERED = True
 LOST_RUN = "lost"
 
 
+IDLE = 0.01  # a device below this share is idle, and its process is stopped
+
+
 @dataclass(frozen=True)
 class Device:
     """One accelerator."""
@@ -88,7 +91,12 @@ class Device:
             () if self.xid is None else (accelerators.XidCount(self.xid[0], 1, NOW - self.xid[1]),)
         )
         measured = None if self.state != "ok" else self._measure(time)
-        return accelerators.AcceleratorReading(identity, self.state, NOW, measured, xids=xids)
+        idle = None
+        if measured is not None and self.busy is not None and self.busy < IDLE and self.processes:
+            idle = accelerators.Idleness("stopped", f"python (PID {index}) is stopped", index)
+        return accelerators.AcceleratorReading(
+            identity, self.state, NOW, measured, xids=xids, idle=idle
+        )
 
     def _measure(self, time: float) -> accelerators.Measurements:
         seconds: list[float | None] = [None] * len(THROTTLE_REASONS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
@@ -17,8 +18,12 @@ from trainvitals.metrics.runner import Snapshot
 from trainvitals.report.advice import advise
 from trainvitals.report.runs import _find_outcome
 from trainvitals.runfile import Phase
+from trainvitals.sources.accelerators.idleness import IdleWatch
+from trainvitals.sources.accelerators.reading import ProcessMemory
+from trainvitals.sources.files import Roots
 from trainvitals.verdicts.causes.judge import judge
 from trainvitals.verdicts.host import judge_clock
+from trainvitals.verdicts.idle import judge_idle, read_limits
 from trainvitals.verdicts.machine import Alerts
 from trainvitals.verdicts.thresholds import read_thresholds
 from trainvitals.views.machine.observer import Observer
@@ -176,9 +181,31 @@ def test_an_edited_threshold_moves_reports_and_causes(monkeypatch, tmp_path):
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize(("seconds", "is_idle"), [(60, False), (20, True)])
+def test_an_edited_threshold_moves_the_reason_of_an_idle_device(seconds, is_idle, tmp_path):
+    """A held device that has done nothing for half a minute."""
+    now = [100.0]
+    thresholds = change("accelerator_held_idle:reason_seconds", seconds)
+    roots = Roots(procfs=tmp_path)
+    watch = IdleWatch(
+        judge_idle, lambda: read_limits(thresholds), roots=roots, clock=lambda: now[0]
+    )
+    reading = use(busy=0.0).read(NOW)["accelerator"]
+    (device,) = reading.devices
+    held = replace(reading, devices=(replace(device, processes=(ProcessMemory(7, 1),)),))
+    watch.judge(held, None)
+    now[0] += 30
+    assert (watch.judge(held, None).devices[0].idle is not None) is is_idle
+
+
 def test_every_threshold_that_is_read_is_edited():
     """The names in the package's sources, written out or with a part that varies."""
-    tested = {*EDITS, "training_restart_loop:restarts", "container_restart_loop:restarts"}
+    tested = {
+        *EDITS,
+        "training_restart_loop:restarts",
+        "container_restart_loop:restarts",
+        "accelerator_held_idle:reason_seconds",
+    }
     assert set(find_names()) == tested
 
 
@@ -245,6 +272,9 @@ ELSEWHERE: dict[tuple[str, float], str] = {
     ("doctor/machine.py", 0.1): "seconds that a program has at least",
     ("doctor/network.py", 0.2): "seconds until a connection is given up",
     ("doctor/network.py", 0.5): "seconds until a page is given up",
+    ("verdicts/idle.py", 0.1): "CPU cores",
+    ("verdicts/idle.py", 0.3): "CPU cores",
+    ("verdicts/idle.py", 0.5): "CPU cores",
     ("report/advice.py", 0.05): "the share of waste that is worth a recommendation",
     ("report/advice.py", 0.1): "the share of the period without data",
     ("report/archive.py", 3600): "the seconds of an hour",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import io
 import json
 import os
 import re
@@ -43,7 +44,10 @@ from trainvitals.verdicts.thresholds import ThresholdsFile
 from trainvitals.views.machine.document import read_document, write_document
 from trainvitals.views.machine.observer import Observer
 from trainvitals.views.page.page import PageWriter
+from trainvitals.views.terminal.frame import Source, write_all
 from trainvitals.views.terminal.headline import draw_headline
+from trainvitals.views.terminal.terminal import make_console
+from trainvitals.views.terminal.view import View
 
 BATCH = 80  # Hypothesis draws up to 8 KiB
 # The same machines each time, or others each time where there are many.
@@ -137,6 +141,7 @@ def check_views(looked: Looked) -> None:
     troubles = [(each.subject, each.name, each.severity, each.summary) for each in picture.troubles]
     assert read_document(write_document(picture)).troubles == picture.troubles
     assert read_document(write_document(picture)).unknowns == picture.unknowns
+    check_idleness(looked)
     check_page(looked, troubles)
     check_terminal(looked, troubles)
     check_health(looked, troubles)
@@ -145,6 +150,25 @@ def check_views(looked: Looked) -> None:
     assert any(each.subject_kind == "alert" for each in picture.unknowns) is is_blind
     for name in looked.machine.failing:
         assert any(f"collector {name}" in each.why for each in picture.unknowns)
+
+
+def check_idleness(looked: Looked) -> None:
+    """The page, the terminal and the overview have the reason of each idle device of the metrics."""
+    picture = looked.picture
+    reading = looked.seen.readings.get("accelerator")
+    idle = {each.identity.uuid: each.idle for each in reading.devices} if reading else {}
+    overview = read_document(write_document(picture))
+    assert {each.uuid: each.idle for each in overview.accelerators} == idle
+    page = html.unescape(_WRITER.write_fragment(picture).decode())
+    screen = io.StringIO()
+    write_all(make_console(screen, None, width=4096), picture, View(), Source("here"), width=None)
+    for each in filter(None, idle.values()):
+        assert f"idle: <bdi>{each.summary}</bdi>" in page
+        assert each.summary in screen.getvalue()
+    for trouble in picture.troubles:
+        if trouble.alert in ("AcceleratorHeldIdle", "GPULowUtilization", "HPULowUtilization"):
+            (device,) = (one for one in picture.accelerators if one.name == trouble.subject)
+            assert (device.idle is not None) == ("is stopped" in trouble.summary)
 
 
 def check_page(looked: Looked, troubles) -> None:

@@ -6,8 +6,10 @@ flags `--collector.NAME` and `--no-collector.NAME` are generated.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainvitals.metrics.collectors.accelerator import AcceleratorCollector
@@ -23,6 +25,9 @@ from trainvitals.metrics.collectors.network import NetworkCollector
 from trainvitals.metrics.collectors.pressure import PressureCollector
 from trainvitals.metrics.collectors.process import ProcessCollector
 from trainvitals.metrics.collectors.training import TrainingCollector
+from trainvitals.sources.accelerators.holders import Holders, Places
+from trainvitals.sources.accelerators.idleness import IdleDevice, IdleWatch, Limits
+from trainvitals.sources.accelerators.reading import AcceleratorsReading, Idleness
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.containers.source import ContainerOptions, ContainerSource
 from trainvitals.sources.files import Roots
@@ -46,6 +51,10 @@ class Parts:
         complain: A function that returns a line about an exporter file that is not in force; None
             if all files are in force.
         reloads: A function that returns how many times a reload of all files has been requested.
+        thresholds: The thresholds file, by which a held accelerator counts as idle; None for the
+            file in force.
+        latest: For the names of the training and the container collector, a function that returns
+            the collector's latest reading; the builders add them.
     """
 
     roots: Roots
@@ -54,6 +63,8 @@ class Parts:
     containers: ContainerOptions = ContainerOptions()  # noqa: RUF009 - immutable
     complain: Callable[[], str | None] = lambda: None
     reloads: Callable[[], int] = lambda: 0
+    thresholds: Path | None = None
+    latest: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +85,20 @@ class Entry:
 
 def _build_training(parts: Parts) -> TrainingCollector:
     machine = MachineState(parts.accelerators, roots=parts.roots)
-    return TrainingCollector(
-        TrainingSource(parts.training, roots=parts.roots, machine=machine, reloads=parts.reloads)
+    source = TrainingSource(
+        parts.training, roots=parts.roots, machine=machine, reloads=parts.reloads
     )
+    collector = TrainingCollector(source)
+    parts.latest["training"] = lambda: collector.latest
+    return collector
 
 
 def _build_container(parts: Parts) -> ContainerCollector:
-    return ContainerCollector(
-        ContainerSource(
-            parts.containers, judge=_judge, roots=parts.roots, accelerators=parts.accelerators
-        )
+    source = ContainerSource(
+        parts.containers, judge=_judge, roots=parts.roots, accelerators=parts.accelerators
     )
+    parts.latest["container"] = source.read
+    return ContainerCollector(source)
 
 
 def _judge(evidence: Evidence) -> Judgement:
@@ -95,6 +109,50 @@ def _judge(evidence: Evidence) -> Judgement:
     from trainvitals.verdicts.causes.judge import judge  # noqa: PLC0415
 
     return judge(evidence)
+
+
+def _build_accelerator(parts: Parts) -> AcceleratorCollector:
+    """Return the collector, which uses the latest readings of runs and containers."""
+    holders = Holders(parts.roots)
+    watch = IdleWatch(_judge_idle, _ReadLimits(parts.thresholds), roots=parts.roots)
+
+    def take(name: str) -> Any:  # noqa: ANN401 - the reading of one of two collectors
+        return parts.latest[name]() if name in parts.latest else None
+
+    def examine(reading: AcceleratorsReading) -> AcceleratorsReading:
+        return watch.judge(holders.look_up(reading, time.monotonic()), take("training"))
+
+    return AcceleratorCollector(
+        parts.accelerators,
+        examine=examine,
+        find_places=lambda: Places(take("training"), take("container")),
+    )
+
+
+def _judge_idle(device: IdleDevice) -> Idleness:
+    """Return why a device is idle; the rules are imported at the first use."""
+    from trainvitals.verdicts.idle import judge_idle  # noqa: PLC0415
+
+    return judge_idle(device)
+
+
+class _ReadLimits:
+    """When a held accelerator counts as idle, by the thresholds in force.
+
+    The modules, which need memory, are imported with the first held accelerator.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: Any = None
+
+    def __call__(self) -> Limits:
+        """Return the limits."""
+        from trainvitals.verdicts.idle import read_limits  # noqa: PLC0415
+        from trainvitals.verdicts.thresholds import ThresholdsFile  # noqa: PLC0415
+
+        self._file = self._file or ThresholdsFile(self._path)
+        return read_limits(self._file.latest()[0])
 
 
 COLLECTORS: tuple[Entry, ...] = (
@@ -122,5 +180,5 @@ COLLECTORS: tuple[Entry, ...] = (
     Entry("container", "containers and what they died of", _build_container),
     Entry("training", "training runs and their ranks", _build_training),
     # The slowest collector is last, so that the fast collectors never wait for it.
-    Entry("accelerator", "GPUs and HPUs", lambda parts: AcceleratorCollector(parts.accelerators)),
+    Entry("accelerator", "GPUs and HPUs", _build_accelerator),
 )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
+from trainvitals.metrics.collectors.accelerator_processes import (
+    express_idleness,
+    express_processes,
+    label_device,
+)
 from trainvitals.metrics.collectors.accelerator_table import METRICS
 from trainvitals.metrics.collectors.collector import Collector
 from trainvitals.metrics.collectors.tables import Metric, list_fields, table_block
 from trainvitals.metrics.families import Block, Family, Labels
+from trainvitals.sources.accelerators.holders import Places
 from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
     AcceleratorsReading,
@@ -47,17 +53,28 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
 
     Args:
         source: The reader of the machine's accelerators.
+        examine: A function that adds to a reading what the processes are that hold accelerators,
+            and why idle accelerators are idle.
+        find_places: A function that returns the containers and runs of processes.
     """
 
     name = "accelerator"
 
-    def __init__(self, source: AcceleratorSource) -> None:
+    def __init__(
+        self,
+        source: AcceleratorSource,
+        *,
+        examine: Callable[[AcceleratorsReading], AcceleratorsReading] = lambda reading: reading,
+        find_places: Callable[[], Places] = lambda: Places(None, None),
+    ) -> None:
         self._source = source
+        self._examine = examine
+        self._find_places = find_places
         self._kinds = source.kinds
 
     def read(self, deadline: float) -> AcceleratorsReading:
-        """Read all accelerators before the deadline."""
-        return self._source.read(deadline)
+        """Read all accelerators before the deadline, and look at the processes that hold them."""
+        return self._examine(self._source.read(deadline))
 
     def express(self, reading: AcceleratorsReading) -> tuple[Block, ...]:
         """Return the metric families of an accelerator reading.
@@ -75,7 +92,11 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
                 blocks.append(_express_xids(reading.devices))
         whole = [device for device in reading.devices if device.measurements is not None]
         if whole:
-            blocks += [_express_measurements(whole), _express_processes(whole)]
+            blocks += [
+                _express_measurements(whole),
+                *express_processes(whole, self._find_places()),
+                express_idleness(whole),
+            ]
         for kind in self._kinds:
             alike = [device for device in whole if device.identity.kind == kind]
             if alike:
@@ -93,14 +114,6 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
     def close(self) -> None:
         """Terminate the child processes that use the accelerator drivers."""
         self._source.close()
-
-
-def _labels(identity: Identity) -> Labels:
-    return (
-        ("kind", identity.kind),
-        ("device", str(identity.index)),
-        ("uuid", identity.uuid),
-    )
 
 
 def _express_devices(kinds: tuple[Kind, ...], reading: AcceleratorsReading) -> Block:
@@ -164,7 +177,7 @@ def _describe_states(
 ) -> tuple[Family, ...]:
     def describe_identity(identity: Identity) -> Labels:
         return (
-            *_labels(identity),
+            *label_device(identity),
             ("model", identity.model),
             ("driver", identity.driver),
             ("bus_id", identity.bus_id),
@@ -182,19 +195,19 @@ def _describe_states(
             "accelerator_up",
             "gauge",
             "Whether the device answers. Source: accelerator reader.",
-            tuple(("", _labels(identity)) for identity, _ in states),
+            tuple(("", label_device(identity)) for identity, _ in states),
         ),
         Family(
             "accelerator_state",
             "gauge",
             "1 for the state the device is in. Source: accelerator reader.",
-            tuple(("", (*_labels(identity), ("state", state))) for identity, state in states),
+            tuple(("", (*label_device(identity), ("state", state))) for identity, state in states),
         ),
         Family(
             "accelerator_last_seen_timestamp_seconds",
             "gauge",
             "When the device last answered. Source: accelerator reader.",
-            tuple(("", _labels(identity)) for identity in seen),
+            tuple(("", label_device(identity)) for identity in seen),
         ),
     )
     return families if seen else families[:-1]
@@ -202,7 +215,7 @@ def _describe_states(
 
 def _express_measurements(devices: Sequence[AcceleratorReading]) -> Block:
     rows = [_flatten(_pick(device.measurements)) for device in devices]
-    subjects = tuple([_labels(device.identity) for device in devices])
+    subjects = tuple([label_device(device.identity) for device in devices])
     return table_block(("accelerator", "measurements"), METRICS, subjects, rows)
 
 
@@ -216,29 +229,10 @@ def _flatten(columns: tuple[object, ...]) -> list[float | None]:
     return flat
 
 
-def _express_processes(devices: Sequence[AcceleratorReading]) -> Block:
-    holders = [(device.identity, process) for device in devices for process in device.processes]
-    samples = tuple((identity, process.pid) for identity, process in holders)
-
-    def describe() -> tuple[Family, ...]:
-        help_ = "Memory that a process holds. Source: nvmlDeviceGetComputeRunningProcesses_v3."
-        return (
-            Family(
-                "accelerator_process_memory_used_bytes",
-                "gauge",
-                help_,
-                tuple(("", (*_labels(who), ("pid", str(pid)))) for who, pid in samples),
-            ),
-        )
-
-    values = [process.used_bytes for _, process in holders]
-    return Block(("accelerator", "processes", samples), describe, values)
-
-
 def _express_seed(kind: Kind, devices: Sequence[AcceleratorReading]) -> Block:
     rows: list[tuple[float | None, ...]] = [_pick_seed(device.measurements) for device in devices]
     rows = [(None if row[0] is None else round(row[0] * 100, 3), *row[1:]) for row in rows]
-    subjects = tuple([_labels(device.identity)[1:] for device in devices])
+    subjects = tuple([label_device(device.identity)[1:] for device in devices])
     return table_block(("accelerator", kind), _SEED_TABLES[kind], subjects, rows)
 
 
@@ -260,13 +254,13 @@ def _describe_xids(samples: tuple[tuple[Identity, int], ...]) -> tuple[Family, .
             "accelerator_xid_errors_total",
             "counter",
             "Errors reported, by Xid code. Source: nvmlEventSetWait, /dev/kmsg.",
-            tuple(("", (*_labels(who), ("xid", _name_xid(code)))) for who, code in samples),
+            tuple(("", (*label_device(who), ("xid", _name_xid(code)))) for who, code in samples),
         ),
         Family(
             "accelerator_xid_last_timestamp_seconds",
             "gauge",
             "When an Xid code was last reported. Source: nvmlEventSetWait, /dev/kmsg.",
-            tuple(("", (*_labels(who), *describe_code(code))) for who, code in samples),
+            tuple(("", (*label_device(who), *describe_code(code))) for who, code in samples),
         ),
     )
 

@@ -20,12 +20,14 @@ class TrainingCollector(Collector[RunsReading]):
 
     def __init__(self, source: TrainingSource) -> None:
         self._source = source
+        self.latest: RunsReading | None = None
         self._left_out = 0
         self._faulty: list[tuple[str, Exception]] = []
 
     def read(self, deadline: float) -> RunsReading:
         """Read all training runs before the deadline."""
-        return self._source.read(deadline)
+        self.latest = self._source.read(deadline)
+        return self.latest
 
     def express(self, reading: RunsReading) -> tuple[Block, ...]:
         """Return the metric families of a training reading; a value that is None has no sample."""

@@ -17,7 +17,7 @@ from trainvitals.sources.accelerators.reading import (
     ProcessMemory,
     State,
 )
-from trainvitals.sources.accelerators.row import MOST_DEVICES, SLOT
+from trainvitals.sources.accelerators.row import MOST_DEVICES, SLOT, Holder
 from trainvitals.sources.accelerators.totals import Totals
 from trainvitals.sources.accelerators.xid_counts import XidCounts
 from trainvitals.sources.host.kernel_lines import XidError
@@ -61,7 +61,7 @@ class DeviceHistory:
         self,
         row: list[object],
         busy: tuple[int, float, float] | None,
-        processes: list[tuple[int, int | None]],
+        processes: list[Holder],
         at: float,
     ) -> None:
         """Record a complete reading of the device.
@@ -80,9 +80,8 @@ class DeviceHistory:
             self._links_expected = max(self._links_expected or 0, active)
             row[_EXPECTED] = self._links_expected
         self._measurements = Measurements(*row)  # type: ignore[arg-type]  # a row is in the fields' order
-        holders = [ProcessMemory(pid, used) for pid, used in processes if used is not None]
-        self._processes = tuple(holders[:MOST_PROCESSES])
-        self._omitted = len(holders) - len(self._processes)
+        self._processes = tuple(ProcessMemory(*one) for one in processes[:MOST_PROCESSES])
+        self._omitted = len(processes) - len(self._processes)
         self._state = "ok"
         self._last_seen = at
 

@@ -15,6 +15,7 @@ import time
 from trainvitals.sources.accelerators.nvidia_links import Links
 from trainvitals.sources.accelerators.nvidia_processes import ProcessList
 from trainvitals.sources.accelerators.nvidia_samples import SampleBuffer
+from trainvitals.sources.accelerators.nvidia_usage import ProcessUsage
 from trainvitals.sources.accelerators.nvml import (
     FIELD_VALUES,
     LASTING,
@@ -112,6 +113,7 @@ class NvidiaDevice:
         self._margin = (ctypes.c_int * 2)(0x01000008, 0)
         self._throttle = U64()
         self._processes = ProcessList(self._library, self.handle)
+        self._usage = ProcessUsage(self._library, self.handle)
         self._samples = SampleBuffer(self._library, self.handle)
         self._memory = ctypes.create_string_buffer(_MEMORY_V2.size)
         self._links.bind()
@@ -228,7 +230,10 @@ class NvidiaDevice:
         if found is None:
             return []
         row[SLOT["processes"]], holders = found
-        return holders
+        used = self._usage.read() if holders else None
+        return [
+            (pid, memory, None if used is None else used.get(pid, 0.0)) for pid, memory in holders
+        ]
 
     def _call(self, symbol: str, *arguments: object) -> bool:
         """Call an NVML function for this GPU; return False if the call fails or is unsupported."""

@@ -23,7 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Sequence
 
-    from trainvitals.sources.accelerators.row import Holder
+    # A process's PID and its device memory in bytes; None if the driver does not report the memory.
+    HeldMemory = tuple[int, int | None]
 
 # The functions, the newest first, and the possible sizes of an entry in bytes.
 _VERSIONS = (
@@ -57,7 +58,7 @@ class ProcessList:
         self._versions = list(_VERSIONS)
         self._make_room(_FIRST_ROOM)
 
-    def read(self) -> tuple[int, list[Holder]] | None:
+    def read(self) -> tuple[int, list[HeldMemory]] | None:
         """Return the number of processes and at most 256 processes, by descending memory usage.
 
         The result is None if the driver does not support any list version, or if the call fails
@@ -102,7 +103,7 @@ class ProcessList:
         function = getattr(self._library, symbol)
         return function(self._handle, ctypes.byref(count), self._buffer), count.value
 
-    def _parse(self, count: int, sizes: Sequence[int]) -> list[Holder]:
+    def _parse(self, count: int, sizes: Sequence[int]) -> list[HeldMemory]:
         data = self._buffer.raw
         size = sizes[0] if len(sizes) == 1 else self._find_size(data, count, sizes)
         return [_parse_entry(data, at) for at in range(0, count * size, size)]
@@ -117,7 +118,7 @@ class ProcessList:
         return next(ends, sizes[0])
 
 
-def _parse_entry(data: bytes, at: int) -> Holder:
+def _parse_entry(data: bytes, at: int) -> HeldMemory:
     memory_at = at + _MEMORY_AT
     pid = int.from_bytes(data[at : at + _PID_BYTES], "little")
     used = int.from_bytes(data[memory_at : memory_at + _MEMORY_BYTES], "little")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainvitals.sources.accelerators.reading import Identity, State
+from trainvitals.sources.accelerators.row import Holder
 
 UNEXPECTED_END = "the driver reader ended unexpectedly"
 
@@ -51,9 +52,7 @@ class Answer:
         troubles: A description of each unexpected error.
     """
 
-    rows: list[
-        tuple[str, list[object], tuple[int, float, float] | None, list[tuple[int, int | None]]]
-    ]
+    rows: list[tuple[str, list[object], tuple[int, float, float] | None, list[Holder]]]
     states: list[tuple[str, State]]
     is_current: bool
     troubles: list[str]

@@ -8,6 +8,17 @@ from typing import Literal
 from trainvitals.sources.accelerators.row import LINK_ERRORS, THROTTLE_REASONS
 
 Kind = Literal["gpu", "hpu"]
+IdleReason = Literal[
+    "waits_for_data",
+    "computes_on_cpu",
+    "stopped",
+    "sleeps",
+    "blocked_in_driver",
+    "compiles",
+    "waits_for_rank",
+    "ended",
+    "unseen",
+]
 State = Literal["ok", "lost", "hung", "resetting", "no_driver", "unsupported"]
 
 
@@ -150,16 +161,57 @@ class Measurements:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The known facts about a process that holds a device; an unknown fact is None.
+
+    Attributes:
+        name: The process name, cut by the kernel to 15 characters; None if the process does not
+            exist.
+        user: The name of the process's user, or the user ID if the user has no name.
+        container: The full ID of the process's container.
+        slurm_job: The ID of the Slurm job of the process's control group.
+        pod: The UID of the Kubernetes pod of the process's control group.
+    """
+
+    name: str | None = None
+    user: str | None = None
+    container: str | None = None
+    slurm_job: str | None = None
+    pod: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """The device memory that one process holds.
+    """The use of a device by one process.
 
     Attributes:
         pid: The process's PID in the driver's PID namespace.
-        used_bytes: The device memory that the process uses, in bytes.
+        used_bytes: The device memory that the process uses, in bytes; None if the driver does not
+            report the memory.
+        utilization_ratio: The share of the driver's last sample period in which a kernel of the
+            process ran, 0 to 1; None if the driver does not report the share.
+        owner: The known facts about the process; None if they were not looked up.
     """
 
     pid: int
-    used_bytes: int
+    used_bytes: int | None
+    utilization_ratio: float | None = None
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    """Why a device that is held does nothing.
+
+    Attributes:
+        reason: The reason.
+        summary: The evidence for the reason, in a sentence that names the process.
+        pid: The PID of the process that is the reason; None if no process is known.
+    """
+
+    reason: IdleReason
+    summary: str
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +245,8 @@ class AcceleratorReading:
         processes: The processes that hold the most device memory, at most 8, in descending order of
             memory.
         xids: The device's error counts, sorted by Xid code.
+        idle: Why the device does nothing although a process holds it; None if the device is in use
+            or not held, or if this was not looked up.
     """
 
     identity: Identity
@@ -201,6 +255,7 @@ class AcceleratorReading:
     measurements: Measurements | None
     processes: tuple[ProcessMemory, ...] = ()
     xids: tuple[XidCount, ...] = ()
+    idle: Idleness | None = None
 
 
 @dataclass(frozen=True, slots=True)

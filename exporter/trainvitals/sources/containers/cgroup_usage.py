@@ -91,7 +91,7 @@ def _read_version_2(group: GroupPaths, time: float, devices: BlockDevices) -> Us
         memory_limit_bytes=_read_limit(group.memory, "memory.max"),
         memory_waiting_seconds=scale(_find_pressure_total(some), _MICROSECONDS),
         memory_stalled_seconds=scale(_find_pressure_total(full), _MICROSECONDS),
-        memory_pressure_ratio=_find_pressure_ratio(full),
+        memory_pressure_ratio=find_pressure_ratio(full),
         oom_kills=find_number(read_data(group.memory, "memory.events"), b"oom_kill"),
         cpu_seconds=scale(find_number(cpu, b"usage_usec"), _MICROSECONDS),
         cpu_throttled_seconds=scale(find_number(cpu, b"throttled_usec"), _MICROSECONDS),
@@ -198,7 +198,8 @@ def _find_pressure_total(line: bytes) -> int | None:
     return parse_number(digits) if found else None
 
 
-def _find_pressure_ratio(line: bytes) -> float | None:
+def find_pressure_ratio(line: bytes) -> float | None:
+    """Return the share of the last 10 s in a line of a pressure file; None if it is invalid."""
     percent = line.partition(b" avg10=")[2].partition(b" ")[0]
     if not percent or len(percent) > _LONGEST_PERCENT:
         return None

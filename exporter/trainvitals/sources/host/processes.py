@@ -17,6 +17,8 @@ from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots
 
 # Columns of `/proc/PID/stat` after the name, which may contain spaces and brackets.
+_STATE = 0
+_PARENT = 1
 _UTIME = 11
 _STIME = 12
 _START_TICKS = 19
@@ -67,9 +69,23 @@ class ProcessesReading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stat:
+class ProcessStat:
+    """A process or thread according to `/proc/PID/stat`.
+
+    Attributes:
+        pid: The ID of the process or thread.
+        name: The name, cut by the kernel to 15 characters.
+        letter: The letter of the state, such as `R` for running or `D` for waiting in the kernel.
+        parent_pid: The ID of the parent process.
+        ticks: The CPU time in clock ticks.
+        start_ticks: The time of the start, in clock ticks since boot.
+        resident_pages: The resident memory in pages.
+    """
+
     pid: int
     name: str
+    letter: str
+    parent_pid: int
     ticks: int
     start_ticks: int
     resident_pages: int
@@ -120,7 +136,7 @@ class ProcessesSource:
         busiest = heapq.nlargest(self._most, stats, key=lambda one: spent.get(one.pid, 0))
         users = self._read_users()
 
-        def describe(one: _Stat) -> Process:
+        def describe(one: ProcessStat) -> Process:
             share = spent.get(one.pid, 0) / self._ticks_per_second
             return Process(
                 pid=one.pid,
@@ -141,7 +157,7 @@ class ProcessesSource:
         """Close `/etc/passwd`."""
         self._passwd.close()
 
-    def _read_stats(self) -> Iterable[_Stat]:
+    def _read_stats(self) -> Iterable[ProcessStat]:
         try:
             names = os.listdir(self._procfs)  # noqa: PTH208 - a path for each would be made for nothing
         except OSError as error:
@@ -149,10 +165,10 @@ class ProcessesSource:
                 f"cannot list {self._procfs}: {error.strerror}; check where --path.procfs points"
             ) from error
         for name in names:
-            if name.isdecimal() and (stat := _read_stat(f"{self._procfs}/{name}/stat")):
+            if name.isdecimal() and (stat := read_stat(f"{self._procfs}/{name}/stat")):
                 yield stat
 
-    def _compare(self, stats: Iterable[_Stat]) -> Mapping[int, int]:
+    def _compare(self, stats: Iterable[ProcessStat]) -> Mapping[int, int]:
         """Return each process's CPU ticks since the previous reading, by PID.
 
         The result is empty at the first reading.
@@ -185,12 +201,12 @@ class ProcessesSource:
 
 def read_process_name(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B008 - immutable
     """Return a process's name; None if the process does not exist."""
-    stat = _read_stat(f"{roots.procfs}/{pid}/stat")
+    stat = read_stat(f"{roots.procfs}/{pid}/stat")
     return None if stat is None else stat.name
 
 
-def _read_stat(path: str) -> _Stat | None:
-    """Read a process's `stat` file; return None if the process ended or the file is invalid."""
+def read_stat(path: str) -> ProcessStat | None:
+    """Read the `stat` file of a process or thread; return None if the process ended or the file is invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -202,16 +218,18 @@ def _read_stat(path: str) -> _Stat | None:
     return _parse_stat(data)
 
 
-def _parse_stat(data: bytes) -> _Stat | None:
+def _parse_stat(data: bytes) -> ProcessStat | None:
     head, _, rest = data.rpartition(b") ")
     pid, _, name = head.partition(b" (")
     columns = rest.split(None, _COLUMNS)
     if len(columns) < _COLUMNS:
         return None
     try:
-        return _Stat(
+        return ProcessStat(
             pid=int(pid),
             name=name.decode(errors="replace"),
+            letter=columns[_STATE].decode(errors="replace"),
+            parent_pid=int(columns[_PARENT]),
             ticks=int(columns[_UTIME]) + int(columns[_STIME]),
             start_ticks=int(columns[_START_TICKS]),
             resident_pages=int(columns[_RESIDENT_PAGES]),

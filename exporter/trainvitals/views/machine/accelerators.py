@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from trainvitals.sources.accelerators.holders import Places
 from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
     AcceleratorsReading,
     Measurements,
+    Owner,
     ProcessMemory,
 )
 from trainvitals.sources.accelerators.row import THROTTLE_REASONS
-from trainvitals.sources.containers.cgrouppaths import find_container
-from trainvitals.sources.containers.reading import ContainersReading
-from trainvitals.sources.files import Roots, read_small
-from trainvitals.sources.host.processes import read_process_name
-from trainvitals.sources.runs.reading import RunsReading
 from trainvitals.verdicts.accelerator_faults import has_all_lanes, has_all_links
 from trainvitals.verdicts.accelerators import Work, find_temperature_limit
 from trainvitals.views.machine.counters import Counters
@@ -31,12 +26,7 @@ _BRAKE_AT = THROTTLE_REASONS.index("hw_power_brake")
 _SPACING_SECONDS, _MOST_MOMENTS = 10.0, 64
 _THROTTLE_SECONDS = 300.0
 _JUDGED_SECONDS, _SHORTEST_SECONDS = 600.0, 540.0
-_KEPT_SECONDS, _MOST_KEPT = 30.0, 512
 _NEVER = float("-inf")
-_USER_FIELDS = 3
-_SHORT_ID = 12  # the length to which engines abbreviate container IDs
-
-DescribeHolder = Callable[[ProcessMemory], Holder]
 
 
 class Accelerators:
@@ -85,22 +75,20 @@ class Accelerators:
         hardware, driver = (throttled[at] for at in _THERMAL_AT)
         counters.take(time, (measured.busy_seconds_total, hardware, driver, throttled[_BRAKE_AT]))
 
-    def draw(
-        self, reading: AcceleratorsReading, describe: DescribeHolder
-    ) -> tuple[Accelerator, ...]:
+    def draw(self, reading: AcceleratorsReading, places: Places) -> tuple[Accelerator, ...]:
         """Return all accelerators, ordered by kind and index.
 
         Args:
             reading: The latest reading, which has already been passed to `note`.
-            describe: A function that describes a process that holds accelerator memory.
+            places: The containers and runs of the processes that hold accelerators.
         """
         devices = sorted(
             reading.devices, key=lambda each: (each.identity.kind, each.identity.index)
         )
-        return tuple(self._draw_device(device, reading, describe) for device in devices)
+        return tuple(self._draw_device(device, reading, places) for device in devices)
 
     def _draw_device(
-        self, device: AcceleratorReading, limits: AcceleratorsReading, describe: DescribeHolder
+        self, device: AcceleratorReading, limits: AcceleratorsReading, places: Places
     ) -> Accelerator:
         identity, measured = device.identity, device.measurements or Measurements()
         read, uuid = self._traces.read, identity.uuid
@@ -124,7 +112,8 @@ class Accelerators:
             power_limit_watts=measured.power_limit_watts,
             throttled=_name_throttles(measured.throttle_active),
             xids=tuple((each.xid, each.count) for each in device.xids),
-            holders=tuple(describe(process) for process in device.processes),
+            holders=tuple(draw_holder(process, places) for process in device.processes),
+            idle=device.idle,
             utilization_trace=read((uuid, _UTILIZATION)),
             memory_trace=read((uuid, _MEMORY)),
             temperature_trace=read((uuid, _TEMPERATURE)),
@@ -168,91 +157,21 @@ class Accelerators:
         return 100 * sum(known) / len(known) if is_long else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """The known facts about a process that holds accelerator memory.
-
-    Attributes:
-        name: The process name; None if the process does not exist.
-        user: The name of the process' user, or the user ID if the user has no name; None if the
-            user is unknown.
-        container: The ID of the process' container; None if the process does not run in a
-            container.
-    """
-
-    name: str | None = None
-    user: str | None = None
-    container: str | None = None
-
-
-class Processes:
-    """Descriptions of processes by process ID, kept for 30 seconds.
-
-    Args:
-        roots: The paths of `/proc` and of the host's root file system, which contains
-            `/etc/passwd`.
-    """
-
-    def __init__(self, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
-        self._roots = roots
-        self._kept: dict[int, tuple[float, _Process]] = {}
-        self._users: tuple[float, dict[str, str]] | None = None
-
-    def describe_holders(
-        self, runs: RunsReading | None, containers: ContainersReading | None, time: float
-    ) -> DescribeHolder:
-        """Return a function that describes a process that holds accelerator memory.
-
-        Args:
-            runs: The runs of this machine; None if the runs are unknown.
-            containers: The containers of this machine; None if the containers are unknown.
-            time: The current time, in Unix seconds.
-        """
-        by_pid = {
-            rank.liveness.host_pid: rank.run
-            for rank in (runs.ranks if runs else ())
-            if rank.liveness is not None and rank.liveness.is_alive
-        }
-        by_id = {each.id: each.name for each in (containers.containers if containers else ())}
-
-        def describe(held: ProcessMemory) -> Holder:
-            known = self._find(held.pid, time)
-            container = known.container
-            if container is not None:
-                container = by_id.get(container, container[:_SHORT_ID])
-            run = by_pid.get(held.pid)
-            return Holder(held.pid, held.used_bytes, known.name, known.user, container, run)
-
-        return describe
-
-    def _find(self, pid: int, time: float) -> _Process:
-        kept = self._kept.get(pid)
-        if kept is None or not 0 <= time - kept[0] < _KEPT_SECONDS:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            kept = self._kept[pid] = time, self._read(pid, time)
-        return kept[1]
-
-    def _read(self, pid: int, time: float) -> _Process:
-        name = read_process_name(pid, self._roots)
-        if name is None:
-            return _Process()
-        return _Process(name, self._read_user(pid, time), find_container(pid, self._roots))
-
-    def _read_user(self, pid: int, time: float) -> str | None:
-        try:
-            user = str((self._roots.procfs / str(pid)).stat().st_uid)
-        except OSError:
-            return None
-        if self._users is None or not 0 <= time - self._users[0] < _KEPT_SECONDS:
-            self._users = time, self._read_users()
-        return self._users[1].get(user, user)
-
-    def _read_users(self) -> dict[str, str]:
-        # Do not use getpwuid: it may query a directory service, which can hang.
-        text = read_small(self._roots.rootfs / "etc/passwd") or ""
-        rows = [line.split(":", _USER_FIELDS) for line in text.split(os.linesep)]
-        return {row[2]: row[0] for row in reversed(rows) if len(row) > _USER_FIELDS}
+def draw_holder(process: ProcessMemory, places: Places) -> Holder:
+    """Return the description of a process that holds accelerator memory."""
+    owner, place = process.owner or Owner(), places.find(process)
+    return Holder(
+        pid=process.pid,
+        used_bytes=process.used_bytes,
+        name=owner.name,
+        user=owner.user,
+        container=place.container,
+        run=place.run,
+        utilization_ratio=process.utilization_ratio,
+        compose_service=place.compose_service,
+        slurm_job=owner.slurm_job,
+        pod=owner.pod,
+    )
 
 
 def _measure_throttling(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+from trainvitals.sources.accelerators.holders import Places
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
 from trainvitals.sources.alerts import Alert
 from trainvitals.sources.containers.reading import ContainersReading
@@ -21,7 +22,7 @@ from trainvitals.verdicts.collectors import CollectorReport
 from trainvitals.verdicts.machine import Alerts, Judgement, Past, judge_machine, take
 from trainvitals.verdicts.thresholds import ThresholdsFile
 from trainvitals.verdicts.trouble import SEVERITIES, Trouble, Unknown
-from trainvitals.views.machine.accelerators import Accelerators, Processes
+from trainvitals.views.machine.accelerators import Accelerators
 from trainvitals.views.machine.containers import Containers
 from trainvitals.views.machine.faulty import explain_faulty
 from trainvitals.views.machine.host import HostPast
@@ -67,7 +68,7 @@ class Observer:
 
     Args:
         version: The version of the exporter that reads the machine.
-        roots: The file systems that contain the processes that use accelerators.
+        roots: The file systems that contain the name of the host.
         name_host: A function that returns the machine's name; if None, the name is read from the
             system, or in a container from the host's `/etc/hostname`.
         thresholds: The alert thresholds; None means the thresholds of the file in force.
@@ -87,7 +88,6 @@ class Observer:
         self._runs = Runs()
         self._host = HostPast()
         self._containers = Containers()
-        self._processes = Processes(roots)
         self._thresholds = thresholds or ThresholdsFile()
         self._noted: Scrape | None = None
 
@@ -155,7 +155,6 @@ class Observer:
         devices = take(readings, "accelerator", AcceleratorsReading)
         runs = take(readings, "training", RunsReading)
         containers = take(readings, "container", ContainersReading)
-        describe = self._processes.describe_holders(runs, containers, time)
         past = self._recall(devices, runs, time)
         fired = alerts.firing
         judged = self._judge(seen, readings, past, time, alerts)
@@ -164,7 +163,9 @@ class Observer:
             time=time,
             hostname=self._name_host(),
             version=self._version,
-            accelerators=self._accelerators.draw(devices, describe) if devices else (),
+            accelerators=self._accelerators.draw(devices, Places(runs, containers))
+            if devices
+            else (),
             accelerators_expected=devices.expected if devices else (),
             runs=self._runs.draw(runs, known, past.work, time, thresholds) if runs else (),
             containers=self._containers.draw(containers, time, thresholds) if containers else None,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from trainvitals.sources.accelerators.reading import Idleness
 from trainvitals.sources.alerts import Alert
 from trainvitals.sources.containers.reading import Death
 from trainvitals.verdicts.trouble import SubjectKind, Trouble, Unknown
@@ -30,7 +31,7 @@ class Holder:
 
     Attributes:
         pid: The ID of the process, as reported by the driver.
-        used_bytes: The device memory that the process holds.
+        used_bytes: The device memory that the process holds; None if the driver does not report it.
         name: The process name; None if the process is not visible to the exporter.
         user: The name of the process' user, or the user ID if the user has no name; None if the
             user is unknown.
@@ -38,14 +39,23 @@ class Holder:
             if the name is unknown; None if the process is not known to run in a container.
         run: The training run that the process belongs to; None if the process is not known to
             belong to a run.
+        utilization_ratio: The share of time in which the process used the device, from 0 to 1; None
+            if the driver does not report the share.
+        compose_service: The Compose service of the container; None if it belongs to no service.
+        slurm_job: The Slurm job of the process's control group; None if there is none.
+        pod: The UID of the Kubernetes pod of the process's control group; None if there is none.
     """
 
     pid: int
-    used_bytes: int
+    used_bytes: int | None
     name: str | None = None
     user: str | None = None
     container: str | None = None
     run: str | None = None
+    utilization_ratio: float | None = None
+    compose_service: str | None = None
+    slurm_job: str | None = None
+    pod: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,8 @@ class Accelerator:
         memory_trace: The trace of the share of device memory in use, from 0 to 1.
         temperature_trace: The trace of the chip temperature, in degrees Celsius.
         power_trace: The trace of the power draw, in watts.
+        idle: Why the device does nothing although a process holds it; None if the device is in use
+            or not held.
     """
 
     kind: str
@@ -101,6 +113,7 @@ class Accelerator:
     memory_trace: Trace = ()
     temperature_trace: Trace = ()
     power_trace: Trace = ()
+    idle: Idleness | None = None
 
     @property
     def name(self) -> str:

@@ -146,9 +146,13 @@ def _explain(one: Accelerator, picture: Picture) -> Text | None:
 
 
 def _list_notes(one: Accelerator, picture: Picture) -> Iterator[Text]:
+    is_explained = False
     for trouble in picture.find_troubles("accelerator", one.name):
         if trouble.alert != _LOST or one.state == "ok":
             yield Text(clean_text(trouble.remark), STYLES[TONES[trouble.severity]])
+            is_explained |= one.idle is not None and one.idle.summary in trouble.summary
+    if one.idle is not None and not is_explained:
+        yield Text(clean_text(f"idle: {one.idle.summary}"), "dim")
 
 
 Placed = tuple[str, Holder]
@@ -173,6 +177,8 @@ def list_processes(picture: Picture) -> Rows[Placed]:
                 lambda one: one[1].container,
             ),
             Column("RUN", lambda one: _show(one[1].run), 14, 40, 5, lambda one: one[1].run),
+            Column("UTIL", _draw_share, 5, 0, 4, lambda one: one[1].utilization_ratio, "right"),
+            Column("JOB", lambda one: _show(one[1].slurm_job or one[1].pod), 8, 36, 3),
         ),
         [(device.name, held) for device in picture.accelerators for held in device.holders],
         empty="none holds memory of an accelerator",
@@ -190,3 +196,7 @@ def _draw_pid(one: Placed) -> Text:
 
 def _draw_held(one: Placed) -> Text:
     return Text(format_bytes(one[1].used_bytes))
+
+
+def _draw_share(one: Placed) -> Text:
+    return Text(format_percent(one[1].utilization_ratio))

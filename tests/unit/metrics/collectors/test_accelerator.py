@@ -12,7 +12,9 @@ from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
     AcceleratorsReading,
     Identity,
+    Idleness,
     Measurements,
+    Owner,
     ProcessMemory,
     State,
     XidCount,
@@ -177,6 +179,33 @@ def test_processes_have_their_id_as_a_label(express):
     found = express([read(GPU, processes=(ProcessMemory(42, 7), ProcessMemory(43, 0)))])
     name = 'accelerator_process_memory_used_bytes{kind="gpu",device="0",uuid="G",pid='
     assert (found[f'{name}"42"}}'], found[f'{name}"43"}}']) == (7, 0)
+
+
+def test_a_process_has_one_info_with_what_is_known(express):
+    """What is not known is empty; a share or memory that is not known has no sample."""
+    processes = (
+        ProcessMemory(42, None, 0.5, Owner("python3", "ada", "9c" * 32, "12", "0a1b")),
+        ProcessMemory(43, 7),
+    )
+    found = express([read(GPU, processes=processes)])
+    device = 'kind="gpu",device="0",uuid="G"'
+    assert {key: value for key, value in found.items() if "process_" in key} == {
+        f'accelerator_process_info{{{device},pid="42",program="python3",user="ada",'
+        'container="9c9c9c9c9c9c",compose_service="",slurm_job="12",pod="0a1b",run=""}': 1,
+        f'accelerator_process_info{{{device},pid="43",program="",user="",'
+        'container="",compose_service="",slurm_job="",pod="",run=""}': 1,
+        f'accelerator_process_memory_used_bytes{{{device},pid="43"}}': 7,
+        f'accelerator_process_utilization_ratio{{{device},pid="42"}}': 0.5,
+    }
+
+
+def test_an_idle_device_has_one_reason(express):
+    """No other reason has a sample."""
+    idle = replace(read(GPU), idle=Idleness("compiles", "python (PID 7) waits for nvcc", 7))
+    found = express([idle, read(HPU)])
+    assert {key: value for key, value in found.items() if "idle" in key} == {
+        'accelerator_idle_reason{kind="gpu",device="0",uuid="G",reason="compiles"}': 1
+    }
 
 
 def test_a_lost_device_keeps_its_errors(express):

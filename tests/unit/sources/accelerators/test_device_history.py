@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from trainvitals.sources.accelerators.devices import DeviceHistory
-from trainvitals.sources.accelerators.reading import Identity, Measurements
+from trainvitals.sources.accelerators.reading import Identity, Measurements, ProcessMemory
 from trainvitals.sources.accelerators.row import EMPTY_ROW, ROW_FIELDS, SLOT
 
 GPU = Identity("gpu", 0, "uuid-0", "model", "bus", "1.0")
@@ -93,10 +93,12 @@ def test_the_most_links_ever_up_are_expected(history):
 
 
 def test_processes_are_bounded_and_those_left_out_counted(history):
-    """Those that do not say what they hold are neither shown nor left out."""
-    holders = [(pid, 100 - pid) for pid in range(11)] + [(99, None)]
+    """One of which the driver does not say what it holds is a process as well."""
+    holders = [(pid, 100 - pid, 0.5) for pid in range(11)] + [(99, None, None)]
     history.enter(row(), None, holders, 1.0)
     assert [holder.pid for holder in history.read().processes] == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert history.omitted_processes == 3
+    assert history.omitted_processes == 4
+    history.enter(row(), None, holders[-1:], 2.0)
+    assert history.read().processes == (ProcessMemory(99, None, None),)
     history.miss("lost")
     assert history.omitted_processes == 0

@@ -310,7 +310,7 @@ def test_more_processes_than_there_was_room_for_are_read_at_once(machine, sessio
     session.devices[0]._processes._make_room(4)
     values = read(session)
     assert values["processes"] == 32
-    assert values["holders"][:2] == [(32, 32 * MIB), (31, 31 * MIB)]
+    assert values["holders"][:2] == [(32, 32 * MIB, 0.0), (31, 31 * MIB, 0.0)]
 
 
 def test_busy_time_begins_where_it_was_left(machine, session):

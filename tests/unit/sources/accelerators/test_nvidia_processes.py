@@ -83,7 +83,7 @@ def test_a_device_of_an_older_driver_is_read_whole(machine):
     device._library = Library(older)
     device._bound_until = 0.0  # five minutes later
     row, _, same = device.read(None)
-    assert same == holders == [(12, 3 * MIB)]
+    assert same == holders == [(12, 3 * MIB, 0.0)]
     assert [value is None for value in row] == [value is None for value in whole]
 
 

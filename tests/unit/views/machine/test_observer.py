@@ -13,12 +13,12 @@ import pytest
 from fleet.machines import build_machines
 from tests.unit.verdicts import machines
 from trainvitals.metrics.collector_metrics import Report
-from trainvitals.sources.accelerators.reading import AcceleratorsReading, ProcessMemory
+from trainvitals.sources.accelerators.reading import AcceleratorsReading, Owner, ProcessMemory
 from trainvitals.sources.alerts import Alert
 from trainvitals.sources.files import Roots, name_machine
 from trainvitals.views.machine.document import read_document, write_document
 from trainvitals.views.machine.observer import Observer
-from trainvitals.views.machine.picture import TRACE_POINTS
+from trainvitals.views.machine.picture import TRACE_POINTS, Holder
 
 NOON = 1_700_049_600.0
 NAMES = ("vega", "atlas", "orion", "hera", "lyra")
@@ -210,18 +210,17 @@ def test_what_vanishes_is_forgotten():
 
 
 def test_who_holds_memory_is_named():
-    """A process of this machine has its name and its user."""
+    """A process has the name, the user and the job that the reading has of it."""
     observer, machine = watch("lyra", seconds=0)
     observer = Observer("1", name_host=lambda: "lyra")
     seen = see(machine, NOON)
     reading = seen.readings["accelerator"]
-    held = replace(reading.devices[0], processes=(ProcessMemory(os.getpid(), 1 << 30),))
+    owner = Owner("python", "ada", slurm_job="77")
+    held = replace(reading.devices[0], processes=(ProcessMemory(42, None, 0.5, owner),))
     readings = {**seen.readings, "accelerator": replace(reading, devices=(held,))}
     drawn = observer.picture(SimpleNamespace(readings=readings, reports=seen.reports), NOON)
     (holder,) = drawn.accelerators[0].holders
-    name = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
-    assert (holder.pid, holder.name, holder.run) == (os.getpid(), name, None)
-    assert holder.user
+    assert holder == Holder(42, None, "python", "ada", utilization_ratio=0.5, slurm_job="77")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a container's root is a Linux matter")

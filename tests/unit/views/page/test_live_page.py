@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.views.page.pages import read_html
+from trainvitals.sources.accelerators.reading import Idleness
 from trainvitals.verdicts.trouble import Trouble, Unknown
 from trainvitals.views.machine.picture import (
     Accelerator,
@@ -87,6 +88,14 @@ def test_an_accelerator_with_its_limits_and_its_holder():
         assert part in words
     assert "llama ada · in trainer-1 · PID 4000 · 66.0 GiB" in words
     assert f"1 {TIMES} NVIDIA H100" in words
+
+
+def test_an_idle_accelerator_says_why():
+    """Beside the processes that hold it."""
+    idle = Idleness("stopped", "python (PID 4000) is stopped by a signal", 4000)
+    words = say(replace(EMPTY, accelerators=(replace(GPU, idle=idle),)))
+    assert "idle: python (PID 4000) is stopped by a signal" in words
+    assert "idle:" not in say(replace(EMPTY, accelerators=(GPU,)))
 
 
 HOT = Trouble("accelerator", "gpu3", "too hot", "critical", "86 °C", "GPUHighTemperature")

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.color import ColorSystem
 
-from tests.unit.views.terminal.pictures import BAD_DAY, EMPTY, GOOD_DAY, HOSTILE, PICTURES
+from tests.unit.views.terminal.pictures import (
+    BAD_DAY,
+    EMPTY,
+    GOOD_DAY,
+    HOSTILE,
+    PICTURES,
+    make_gpu,
+)
 from trainvitals.errors import ConfigurationError
+from trainvitals.sources.accelerators.reading import Idleness
 from trainvitals.verdicts.trouble import Trouble
 from trainvitals.views.machine.picture import Picture
 from trainvitals.views.terminal.frame import (
@@ -128,6 +136,21 @@ def test_a_quiet_machine_is_quiet(width):
     assert "but not all is known, alerts not known" in text
     assert "1▸DEVICE  none here" in text
     assert "none holds memory of an accelerator" in text
+
+
+def test_an_idle_accelerator_says_why_once():
+    """In a note of its own, or in that of the trouble that it explains."""
+    idle = Idleness("stopped", "python (PID 4021) is stopped by a signal", 4021)
+    device = make_gpu(0, idle=idle)
+    summary = f"50% of its memory are held, and nothing has run for 10 minutes; {idle.summary}"
+    trouble = Trouble(
+        "accelerator", "gpu0", "held but idle", "info", summary, "AcceleratorHeldIdle"
+    )
+    alone = print_all(dataclasses.replace(EMPTY, accelerators=(device,), troubles=()))
+    assert alone.count(f"idle: {idle.summary}") == 1
+    explained = print_all(dataclasses.replace(EMPTY, accelerators=(device,), troubles=(trouble,)))
+    assert f"; {idle.summary}" in explained
+    assert "idle: python" not in explained
 
 
 def test_missing_accelerators_are_missed():

@@ -1,0 +1,159 @@
+"""The devices that are held and do nothing, with what the processes that hold them do instead.
+
+Only the processes of devices that are quiet at the moment are looked at, at most 32 in a reading.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    AcceleratorsReading,
+    Idleness,
+    Measurements,
+)
+from trainvitals.sources.files import Roots
+from trainvitals.sources.host.activity import ActivitySource, Surroundings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # it imports this package
+    from trainvitals.sources.runs.reading import RunsReading
+
+_MOST_PROCESSES = 32
+_SHORTEST_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a device counts as idle.
+
+    Attributes:
+        utilization_percent: A device below this utilization is quiet.
+        seconds: A device that has been quiet for so long is idle.
+        memory_ratio: A device without a known process is held if more than this share of its memory
+            is in use.
+    """
+
+    utilization_percent: float
+    seconds: float
+    memory_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class IdleDevice:
+    """A device that does nothing although it is held.
+
+    Attributes:
+        reading: The reading of the device.
+        busy: For each process of a device that is not quiet, a device that the process uses.
+        surroundings: What the processes of quiet devices do, by PID.
+        runs: The runs of this machine; None if the runs are unknown.
+    """
+
+    reading: AcceleratorReading
+    busy: Mapping[int, AcceleratorReading]
+    surroundings: Mapping[int, Surroundings]
+    runs: RunsReading | None = None
+
+
+# A function that judges an idle device, such as `trainvitals.verdicts.idle.judge_idle`.
+Judge = Callable[[IdleDevice], Idleness]
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    time: float
+    busy_seconds: float | None
+    quiet_since: float | None
+
+
+class IdleWatch:
+    """Finds the idle devices in successive readings.
+
+    Args:
+        judge: A function that returns why a device is idle.
+        read_limits: A function that returns when a device counts as idle.
+        roots: The paths of `/proc` and `/sys`.
+        clock: A function that returns a monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        read_limits: Callable[[], Limits],
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._judge = judge
+        self._read_limits = read_limits
+        self._clock = clock
+        self._activities = ActivitySource(roots, clock=clock)
+        self._past: dict[str, _Past] = {}
+
+    def judge(self, reading: AcceleratorsReading, runs: RunsReading | None) -> AcceleratorsReading:
+        """Return a reading in which each idle device has the reason.
+
+        Args:
+            reading: The reading of the accelerators, which is newer than that of the previous call.
+            runs: The runs of this machine; None if the runs are unknown.
+        """
+        if not any(device.processes or _measure_memory(device) for device in reading.devices):
+            self._past = {}
+            return reading
+        limits, now = self._read_limits(), self._clock()
+        held = [each for each in reading.devices if _is_held(each, limits)]
+        self._past = {each.identity.uuid: self._note(each, limits, now) for each in held}
+        quiet = [each for each in held if self._find_start(each) is not None]
+        surroundings = self._activities.read(_choose_pids(quiet))
+        busy = {one.pid: each for each in held if each not in quiet for one in each.processes}
+        reasons = {
+            each.identity.uuid: self._judge(IdleDevice(each, busy, surroundings, runs))
+            for each in quiet
+            if now - (self._find_start(each) or 0.0) >= limits.seconds
+            and all(one.pid in surroundings for one in each.processes[:1])
+        }
+        devices = tuple(
+            replace(each, idle=reasons.get(each.identity.uuid)) for each in reading.devices
+        )
+        return replace(reading, devices=devices)
+
+    def _find_start(self, device: AcceleratorReading) -> float | None:
+        return self._past[device.identity.uuid].quiet_since
+
+    def _note(self, device: AcceleratorReading, limits: Limits, now: float) -> _Past:
+        """Return since when a device is quiet."""
+        measured = device.measurements or Measurements()
+        before = self._past.get(device.identity.uuid)
+        at, busy, ratio = now, measured.busy_seconds_total, measured.utilization_ratio
+        percents = [] if ratio is None else [100 * ratio]
+        if before is not None and now - before.time < _SHORTEST_SECONDS:
+            at, busy = before.time, before.busy_seconds
+        elif before is not None and busy is not None and before.busy_seconds is not None:
+            percents.append(100 * (busy - before.busy_seconds) / (now - before.time))
+        is_quiet = bool(percents) and max(percents) < limits.utilization_percent
+        since = now if before is None or before.quiet_since is None else before.quiet_since
+        return _Past(at, busy, since if is_quiet else None)
+
+
+def _is_held(device: AcceleratorReading, limits: Limits) -> bool:
+    if device.measurements is None:
+        return False
+    return bool(device.processes) or _measure_memory(device) > limits.memory_ratio
+
+
+def _measure_memory(device: AcceleratorReading) -> float:
+    measured = device.measurements or Measurements()
+    return (measured.memory_used_bytes or 0) / (measured.memory_total_bytes or 1)
+
+
+def _choose_pids(devices: Sequence[AcceleratorReading]) -> list[int]:
+    """Return the processes to look at: the largest of each device before all others."""
+    ranked = sorted(
+        ((place, one.pid) for each in devices for place, one in enumerate(each.processes)),
+        key=lambda pair: pair[0],
+    )
+    return list(dict.fromkeys(pid for _, pid in ranked))[:_MOST_PROCESSES]

@@ -1,0 +1,260 @@
+"""A process that holds a fake accelerator and does one of the things for which accelerators idle.
+
+    python -m tests.fakes.idling SITUATION FOLDER
+
+It prints the PID of the process that holds the accelerator when the situation is there. Every
+process ends with the one that started it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PTRACE_TRACEME = 1, 15, 0
+_MIB = 1 << 20
+
+
+def begin(pid: int | None = None) -> None:
+    """Print the PID of the holder, which is this process unless another one is given."""
+    print(pid or os.getpid(), flush=True)
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def name(text: str) -> None:
+    """Give the calling thread a name, as libraries do."""
+    _LIBC.prctl(_PR_SET_NAME, text.encode())
+
+
+def burn() -> None:
+    """Use a CPU."""
+    while True:
+        pass
+
+
+def sleep() -> None:
+    """Do nothing."""
+    while True:
+        time.sleep(3600)
+
+
+def fork(body: Callable[[], object], title: str = "") -> int:
+    """Start a child process."""
+    pid = os.fork()
+    if pid == 0:
+        end_with_parent()
+        if title:
+            name(title)
+        body()
+        os._exit(0)
+    return pid
+
+
+def receive() -> None:
+    """Wait for a peer that sends nothing."""
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    _peer = server.accept()
+    client.recv(1)
+
+
+def read_slowly() -> None:
+    """Read a file again and again, past its cache, at 10 MiB a second."""
+    path = Path(sys.argv[2]) / f"data-{os.getpid()}"
+    path.write_bytes(os.urandom(4 * _MIB))
+    while True:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        while os.read(descriptor, _MIB):
+            time.sleep(0.1)
+        os.close(descriptor)
+
+
+def poll() -> None:
+    """Wait for events that do not come."""
+    select.epoll().poll()
+
+
+def start(role: str, **environ: str) -> subprocess.Popen[bytes]:
+    """Start another situation as a program, and return when it is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.idling", role, sys.argv[2]],
+        env={**os.environ, **environ},
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def wait_for_named_pipe() -> None:
+    """Read a named pipe into which nothing is written."""
+    path = Path(sys.argv[2]) / "fifo"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDWR)
+    begin()
+    os.read(descriptor, 1)
+
+
+def wait_for_feeder() -> None:
+    """Read a pipe from a child that feeds nothing."""
+    out, _into = os.pipe()
+    fork(sleep)
+    begin()
+    os.read(out, 1)
+
+
+def wait_for_network() -> None:
+    """Receive from a peer that sends nothing."""
+    begin()
+    receive()
+
+
+def wait_for_file() -> None:
+    """Read a file slowly."""
+    begin()
+    read_slowly()
+
+
+def wait_for_busy_workers() -> None:
+    """Wait while two loader workers compute."""
+    for _ in range(2):
+        fork(burn, "pt_data_worker")
+    begin()
+    poll()
+
+
+def wait_for_reading_worker() -> None:
+    """Wait while a loader worker reads a file."""
+    fork(read_slowly)
+    begin()
+    poll()
+
+
+def wait_for_receiving_workers() -> None:
+    """Wait while two loader workers wait for the network."""
+    for _ in range(2):
+        fork(receive, "pt_data_worker")
+    begin()
+    poll()
+
+
+def compute() -> None:
+    """Use a CPU."""
+    begin()
+    burn()
+
+
+def compute_in_thread() -> None:
+    """Use a CPU in a thread, while the first thread waits for it."""
+    thread = threading.Thread(target=burn)
+    thread.start()
+    begin()
+    thread.join()
+
+
+def stop() -> None:
+    """Be stopped by a signal."""
+    begin()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def stop_in_debugger() -> None:
+    """Be stopped by a debugger, which is the parent here."""
+
+    def wait_for_debugger() -> None:
+        _LIBC.ptrace(_PTRACE_TRACEME, 0, 0, 0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    pid = fork(wait_for_debugger)
+    os.waitpid(pid, os.WUNTRACED)
+    begin(pid)
+    sleep()
+
+
+def sleep_in_loop() -> None:
+    """Sleep."""
+    begin()
+    sleep()
+
+
+def wait_at_terminal() -> None:
+    """Wait for a line at a terminal, as an interpreter does."""
+    _keyboard, terminal = pty.openpty()
+    begin()
+    os.read(terminal, 1)
+
+
+def wait_as_notebook() -> None:
+    """Wait for messages, with a thread as the kernel of a notebook has it."""
+    threading.Thread(target=lambda: (name("ZMQbg/IO/0"), sleep())).start()
+    begin()
+    poll()
+
+
+def compile_kernels() -> None:
+    """Wait for a compiler and the assembler that it started."""
+    fork(lambda: (fork(burn, "ptxas"), sleep()), "nvcc")
+    begin()
+    sleep()
+
+
+def compile_extension() -> None:
+    """Wait for a build whose compiler waits itself."""
+    fork(lambda: (fork(sleep, "cc1plus"), sleep()), "ninja")
+    begin()
+    poll()
+
+
+def compile_with_torch() -> None:
+    """Wait for a worker of torch.compile."""
+    _worker = start("compute", TORCH_WARM_POOL="0")
+    begin()
+    sleep()
+
+
+def end_unseen_by_parent() -> None:
+    """End, and stay a zombie."""
+    pid = fork(lambda: None)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    begin(pid)
+    sleep()
+
+
+def launch(other: str) -> None:
+    """Start two ranks, of which the first waits for the other one."""
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "2"}
+    rank = start("wait_for_network", RANK="0", **variables)
+    _other = start(other, RANK="1", **variables)
+    begin(rank.pid)
+    sleep()
+
+
+def wait_for_computing_rank() -> None:
+    """Wait for a rank that computes on the CPU."""
+    launch("compute")
+
+
+def wait_for_stopped_rank() -> None:
+    """Wait for a rank that is stopped."""
+    launch("stop")
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    globals()[sys.argv[1]]()
