@@ -127,7 +127,11 @@ def test_an_evaluation_of_openmmlab_moves_no_step(tmp_path: Path):
     [
         ({"_step": 7, "_timestamp": 1.76e9, "train/loss": 0.5}, 7, {"loss": 0.5}),
         ({"step": 8, "train": {"loss": 0.25}}, 8, {"loss": 0.25}),
-        ({"num_updates": "9", "loss": "0.125", "gnorm": "2"}, 9, {"loss": 0.125, "gradient_norm": 2.0}),
+        (
+            {"num_updates": "9", "loss": "0.125", "gnorm": "2"},
+            9,
+            {"loss": 0.125, "gradient_norm": 2.0},
+        ),
         ({"mode": "val", "step": 3, "loss": 2.0}, 3, {"validation_loss": 2.0}),
     ],
 )
