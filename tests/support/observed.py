@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.run_files import decode
@@ -74,10 +75,16 @@ class Ended:
 
 
 def run(
-    directory: Path, *command: Any, environ: Mapping[str, str] | None = None, **options: Any
+    directory: Path,
+    *command: Any,
+    environ: Mapping[str, str] | None = None,
+    runs: Path | None = None,
+    **options: Any,
 ) -> tuple[subprocess.CompletedProcess[str], list[Any]]:
     """Run a command below `trainvitals run`; return how it ended and the records of its run files."""
-    runs = directory / "runs"
+    if runs is None:  # where every step is published, also the last one before a kill
+        with TemporaryDirectory(dir="/dev/shm") as name:
+            return run(directory, *command, environ=environ, runs=Path(name), **options)
     done = subprocess.run(
         (sys.executable, "-m", "trainvitals", "run", "--run-dir", runs, *command),
         env={**os.environ, "OMP_NUM_THREADS": "1", **(environ or {})},

@@ -14,6 +14,7 @@ import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -48,7 +49,9 @@ CASES = [
 ]
 # The loss is not that of one step: a mean since the epoch began, or known only when it is logged.
 NO_LOSS = {"trainer", "keras"}
-NO_SAMPLES = {"lbfgs"}  # the closure uses all data at once, and no layer has a known shape
+FRAMEWORKS = {"lightning", "trainer", "keras"}
+NO_SAMPLES = {"lbfgs"}  # a recurrent layer, whose input may begin with the time
+LATE = {"nanogpt", "lbfgs"}  # without a loader, a loop proves to train a second later
 VALIDATING = {"nanogpt", "timm"}
 # A process above the one that trains reports a failure in its own way.
 PARENTS = {"torchrun", "notebook", "spawn"}
@@ -114,28 +117,33 @@ def test_a_shape_is_reported_as_it_measures_itself(tmp_path, shape, end):
     assert measured.keys() == by_pid.keys(), done.stderr
     assert len(measured) == (2 if shape in {"torchrun", "spawn", "shell"} else 1)
     for pid, own in measured.items():
-        compare(shape, own, by_pid[pid])
+        compare(shape, end, own, by_pid[pid])
     check_end(shape, end, done.returncode, records)
 
 
-def compare(shape, own, record):
+def compare(shape, end, own, record):
     """Compare what was reported of a process with its own measurements."""
     words = {name: record.step[at] for name, at in STEP.items()}
-    # In a program that fails or is killed in its last step, the step may not have been published.
-    assert own["steps"] - 1 <= words["global_step"] <= own["steps"]
-    assert words["samples"] == pytest.approx(own["samples"] or ABSENT, rel=0.02)
+    # An exception in a callback of the program ends a step of a framework before it is reported.
+    missing = int(shape in FRAMEWORKS and end != "finish")
+    assert words["global_step"] == own["steps"] - missing
+    if shape not in LATE:
+        assert words["steps"] == own["steps"] - missing
+        samples = ABSENT if shape in NO_SAMPLES else own["samples"]
+        assert words["samples"] == pytest.approx(samples, rel=0.02)
     if shape not in NO_SAMPLES:
-        steps = own["steps"] - 1
-        rate = words["samples"] / words["steps"] / (words["train_seconds"] / (words["steps"] - 1))
-        assert rate == pytest.approx(
-            own["samples"] / own["steps"] / own["seconds"] * steps, rel=0.02
-        )
+        # The duration of the first step is known in a framework only.
+        timed = int(sum(value for name, value in words.items() if name.startswith("step_bucket")))
+        assert timed >= words["steps"] - 1
+        rate = own["samples"] / own["steps"] / mean(own["seconds"][-timed - missing :][:timed])
+        reported = words["samples"] / words["steps"] / (words["train_seconds"] / timed)
+        assert reported == pytest.approx(rate, rel=0.02)
     if shape not in NO_LOSS:
         assert words["loss"] != ABSENT
     for phase, seconds in own["outside"].items():
         if seconds and (phase == "checkpoint" or shape in VALIDATING):
-            assert words[f"total_{phase}"] == pytest.approx(seconds, rel=0.02, abs=0.02)
-    assert words["total_other"] < words["train_seconds"]
+            reported = words[f"total_{phase}"]
+            assert reported == pytest.approx(seconds, rel=0.02, abs=0.02), phase
 
 
 def check_end(shape, end, code, records):

@@ -22,17 +22,18 @@ over the backward passes of a step; it is read about once a second and never wai
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 import weakref
 from collections.abc import Callable
-from os import PathLike
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainvitals.training.autolog.checkpoints import Checkpoints
 from trainvitals.training.autolog.counting import Batches, StepCounter
+from trainvitals.training.autolog.evaluations import Evaluations
 from trainvitals.training.autolog.losses import LossSampler, is_capturing
+from trainvitals.training.autolog.nesting import StepNesting
 from trainvitals.training.autolog.seams import Seam
 from trainvitals.training.autolog.shapes import ShapeReader
 from trainvitals.training.monitor import TrainingMonitor
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _PROOF_SECONDS = 1.0
-_MOST_UNUSED = 2
-_FILES = (str, PathLike, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 
 
 class Autolog:
@@ -68,22 +67,19 @@ class Autolog:
         self._is_over = self._is_opening = False
         self._thread = 0
         self._steps, self._batches = StepCounter(), Batches()
+        self._nesting, self._evaluations = StepNesting(), Evaluations()
         self._losses = LossSampler(torch, monotonic=monotonic)
         self._shapes = ShapeReader(monotonic=monotonic)
         self._first_step: float | None = None
         # Between two steps.
         self._fetches = self._backwards = 0
-        self._lone: set[int] = set()
         self._captured: weakref.ref[Any] | None = None
         self._stepped_in_backward = self._is_micro_step = False
         # Since the start.
         self._has_fetched = False
-        self._all_backwards = self._hooked_steps = self._hooked_before = self._skipped_steps = 0
-        self._stepping: list[tuple[int, int]] = []  # each with the backward passes before
-        self._unused = 0
-        self._evaluated: weakref.ref[Any] | None = None
-        self._is_validating = False
-        self._never_evaluated: dict[int, weakref.ref[Any]] = {}
+        self._unhooked_steps = self._all_backwards = self._hooked_steps = self._hooked_before = (
+            self._skipped_steps
+        ) = 0
         self._graphs: dict[int, weakref.ref[Any]] = {}  # each with the optimizer in it
         self._saved_after = -1
         self._seams: list[Seam] = []
@@ -94,7 +90,9 @@ class Autolog:
         self._scaler = self._make_seam("scaled losses")
         self._discarding = self._make_seam("discarded gradients")
         self._evaluation = self._make_seam("evaluations")
-        self._saving = self._make_seam("checkpoints")
+        self._checkpoints = Checkpoints(
+            self._make_seam("checkpoints"), mark=self._mark, saved=self._note_checkpoint
+        )
         self._graphing = self._make_seam("CUDA graphs")
 
     def install(self) -> None:
@@ -108,7 +106,7 @@ class Autolog:
         self.watch_backward(torch.autograd, value_at=0)
         self.watch_scaler(torch.amp.GradScaler)
         for owner in (torch.optim.Optimizer, torch.nn.Module):
-            self._discarding.wrap(owner, "zero_grad", after=lambda *_: self._losses.drop())
+            self._discarding.wrap(owner, "zero_grad", after=self._after_zero_grad)
         self._evaluation.wrap(torch.nn.Module, "train", after=self._after_train)
         self.watch_saving(torch, "save", file_at=1)
         self.watch_graph(torch.cuda.CUDAGraph)
@@ -174,36 +172,14 @@ class Autolog:
         self._graphing.wrap(graph, "replay", after=self._after_replay)
 
     def watch_saving(self, owner: Any, attribute: str, *, file_at: int | None = None) -> None:  # noqa: ANN401 - a module
-        """Observe a function that saves a checkpoint.
+        """Observe a function that saves a checkpoint; see `Checkpoints`."""
+        self._checkpoints.watch(owner, attribute, file_at=file_at)
 
-        Args:
-            owner: The module that has the function.
-            attribute: The name of the function.
-            file_at: The position of the argument `f`, a path or a file; None if each call saves a
-                checkpoint. What is saved in memory is no checkpoint.
-        """
-        saves = False
-
-        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            nonlocal saves
-            file = args[file_at] if file_at and len(args) > file_at else kwargs.get("f")
-            saves = file_at is None or isinstance(file, _FILES)
-            if saves:
-                self._mark("checkpoint")
-
-        def after(_args: tuple[Any, ...], _result: object, error: BaseException | None) -> None:
-            if not saves:
-                return
-            self._mark("other")
-            if (
-                error is None
-                and self.monitor is not None
-                and self._saved_after != self._steps.steps
-            ):
-                self._saved_after = self._steps.steps  # what is saved at one step is one checkpoint
-                self.monitor.checkpoint_saved()
-
-        self._saving.wrap(owner, attribute, before=before, after=after)
+    def _note_checkpoint(self) -> None:
+        """Record a checkpoint; what is saved after one step is one checkpoint."""
+        if self.monitor is not None and self._saved_after != self._steps.steps:
+            self._saved_after = self._steps.steps
+            self.monitor.checkpoint_saved()
 
     # The end of the observation.
 
@@ -246,11 +222,7 @@ class Autolog:
     def _before_step(self, optimizer: object, *_: object) -> None:
         if self._backward.is_inside or self._is_ignored():
             return
-        owner = id(optimizer)
-        if any(each == owner and passes != self._all_backwards for each, passes in self._stepping):
-            self._stepping.clear()  # the last step of this optimizer raised an exception
-        self._stepping.append((owner, self._all_backwards))
-        if len(self._stepping) == 1:
+        if self._nesting.begin(optimizer, self._all_backwards):
             self._mark("optimizer")
 
     def _after_step(self, optimizer: object, *_: object) -> None:
@@ -260,24 +232,19 @@ class Autolog:
         if self._is_ignored():
             return
         self._hooked_steps += 1
-        if self._stepping:
-            self._stepping.pop()
-        if self._stepping or self._engine.is_inside:
+        if not self._nesting.end() or self._engine.is_inside:
             return
         if is_capturing(self._torch):
             self._captured = weakref.ref(optimizer)
         elif _found_infinite(optimizer):
             self._skip_step()
-        elif self._backwards or self._fetches or self._is_lone(id(optimizer)):
+        elif self._backwards or self._fetches or self._is_lone(optimizer):
             self._end_step(optimizer)
 
-    def _is_lone(self, owner: int) -> bool:
+    def _is_lone(self, optimizer: object) -> bool:
         """Return whether an optimizer begins a new step although no pass or batch was ever seen."""
-        if self._all_backwards or self._has_fetched:
-            return False
-        is_new = owner in self._lone
-        self._lone.add(owner)
-        return is_new
+        seen = self._all_backwards or self._has_fetched
+        return not seen and self._nesting.repeats(optimizer)
 
     def _after_engine(self, engine: Any) -> None:  # noqa: ANN401 - of DeepSpeed
         if self._is_micro_step:
@@ -307,16 +274,30 @@ class Autolog:
     def _end_step(self, owner: object) -> None:
         self._thread = self._thread or get_ident()
         self._fetches = self._backwards = 0
-        self._lone.clear()
+        self._nesting.count()
         is_counted = self._steps.count(owner)
         loss = self._losses.end_step(is_counted=is_counted)
         if is_counted and self.monitor is None:
             self._wake()
-        if is_counted and self.monitor is not None:
+        if is_counted:
             batches = self._batches
-            self.monitor.update_batch(batches.samples, loss=loss, tokens=batches.tokens)
+            if self.monitor is not None:
+                self.monitor.update_batch(batches.samples, loss=loss, tokens=batches.tokens)
             batches.clear()
         self._mark("other")
+
+    def _after_zero_grad(self, args: tuple[Any, ...], *_: object) -> None:
+        """Observe that gradients are discarded, which ends a step that calls no hook.
+
+        Compiled steps and optimizers of other classes call no hook.
+        """
+        if self._backwards and not self._hooked_steps and not self._nesting:
+            self._unhooked_steps += 1
+            if (
+                self._unhooked_steps > 1
+            ):  # the first one may be followed by a step that calls a hook
+                self._end_step(args[0])
+        self._losses.drop()
 
     def _wake(self) -> None:
         """Open a monitor if the steps so far prove that this process trains."""
@@ -341,8 +322,8 @@ class Autolog:
     def _after_replay(self, args: tuple[Any, ...], *_: object) -> None:
         optimizer = self._graphs.get(id(args[0]))
         if optimizer is not None:
+            self._evaluations.use_batch()
             self._batches.use()
-            self._unused = 0
             self._end_step(optimizer() or self)
 
     def _mark(self, phase: str) -> None:
@@ -352,13 +333,11 @@ class Autolog:
     # Batches and evaluations.
 
     def _before_fetch(self, _args: object, _kwargs: object) -> None:
-        self._stepping.clear()
-        self._is_validating = (
-            self._evaluated is not None
-            or not self._torch.is_grad_enabled()
-            or (self._unused > _MOST_UNUSED and self._all_backwards > 0)
+        self._nesting.clear()
+        is_validating = self._evaluations.begin_fetch(
+            has_gradients=self._torch.is_grad_enabled(), has_passes=self._all_backwards > 0
         )
-        self._mark("validation" if self._is_validating else "data_wait")
+        self._mark("validation" if is_validating else "data_wait")
 
     def _after_fetch(self, _args: object, batch: object, error: BaseException | None) -> None:
         if error is not None:  # the epoch is over, or the loader failed
@@ -370,57 +349,38 @@ class Autolog:
             return
         if not self._torch.is_grad_enabled():
             return
-        if self._evaluated is None:
-            self._unused += 1
-        self._batches.fetch(batch, is_certain=not self._is_validating)
-        if not self._is_validating:
+        self._evaluations.end_fetch()
+        is_validating = self._evaluations.is_fetching
+        self._batches.fetch(batch, is_certain=not is_validating)
+        if not is_validating:
             self._has_fetched = True
             self._fetches += 1
             self._mark("forward")
 
     def _after_train(self, args: tuple[Any, ...], *_: object) -> None:
-        """Observe that a model is set to training or to evaluation."""
-        module = args[0]
-        if module.training:
-            if self._evaluated is not None and self._evaluated() is module:
-                self._evaluated = None
-                self._mark("other")
-            return
-        known = self._never_evaluated.get(id(module))
-        is_known = known is not None and known() is module
-        # A layer without children is frozen rather than evaluated.
-        if not is_known and next(module.children(), None) is not None:
-            self._evaluated = weakref.ref(module)
-            self._mark("validation")
-
-    def _end_evaluation(self) -> None:
-        """Record that a backward pass follows, so that the model in evaluation is another one."""
-        module = None if self._evaluated is None else self._evaluated()
-        self._evaluated = None
-        if module is not None and not module.training:
-            self._never_evaluated[id(module)] = weakref.ref(module)
-            self._batches.confirm()
+        phase = self._evaluations.set_mode(args[0])
+        if phase is not None:
+            self._mark(phase)
 
     # Backward passes.
 
     def _before_backward(self, value: object, parts: float) -> None:
-        if self._evaluated is not None:
-            self._end_evaluation()
+        if self._evaluations.use_batch():
+            self._batches.confirm()
         self._mark("backward")
-        self._losses.take(value, parts=parts, is_repeated=bool(self._stepping))
-        if not self._has_fetched:
+        self._losses.take(value, parts=parts, is_repeated=bool(self._nesting))
+        if not self._has_fetched and not (self._nesting and self._backwards):
             self._batches.add(*self._shapes.read(value))
 
     def _after_backward(self, *_: object) -> None:
         self._thread = self._thread or get_ident()
         self._backwards += 1
         self._all_backwards += 1
-        self._unused = 0
         self._batches.use()
         if self._stepped_in_backward:
             self._stepped_in_backward = False
             self._end_step(self)
-        elif not self._stepping:
+        elif not self._nesting:
             self._mark("other")
 
 

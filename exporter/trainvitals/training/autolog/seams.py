@@ -21,6 +21,24 @@ Before = Callable[[tuple[Any, ...], dict[str, Any]], object]
 After = Callable[[tuple[Any, ...], Any, BaseException | None], object]
 
 
+def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noqa: ANN401 - a function
+    """Have PyTorch's compiler leave the calls of a function as they are.
+
+    Where the graph of a compiled function breaks, the function that it calls is compiled by itself.
+
+    Args:
+        function: The function.
+        with_calls: Whether the functions that it calls are left as well.
+    """
+    compiler = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
+    frames: Any = getattr(compiler, "eval_frame", None)
+    mark = getattr(frames, "set_code_exec_strategy", None)
+    if mark is not None:  # not in older versions
+        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT  # noqa: SLF001
+        strategy = frames._FrameExecStrategy(skip, skip if with_calls else default)  # noqa: SLF001
+        mark(function.__code__, strategy)
+
+
 class Seam:
     """One kind of events in a training loop, observed at one or more functions.
 
@@ -51,6 +69,8 @@ class Seam:
         self._is_compiling = is_compiling
         self._is_ignored = is_ignored
         self._failed = failed
+        for function in (is_ignored, Seam._attempt):
+            leave_uncompiled(function, with_calls=True)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
@@ -65,6 +85,7 @@ class Seam:
             except Exception as error:  # noqa: BLE001 - training must continue
                 self._fail(error)
 
+        leave_uncompiled(call, with_calls=True)
         return call
 
     def wrap(
@@ -105,6 +126,7 @@ class Seam:
                 self._attempt(after, args, result, None)
             return result
 
+        leave_uncompiled(call)
         # A function is pickled by its name, so that each name must lead to the same function.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):

@@ -15,9 +15,17 @@ from typing import Any
 
 _READ_SECONDS = 10.0
 _MOST_NODES = 20000
-_LAYERS = {"EmbeddingBackward": 3, "ConvolutionBackward": 3, "AddmmBackward": 2, "MmBackward": 2}
-# A graph that is compiled as a whole is one node, whose largest result has the dimension.
-_COMPILED = "CompiledFunctionBackward"
+# The layers by which a batch is recognised, of which the first that is found counts, each with the number of
+# dimensions of its result. A graph that is compiled as a whole is one node.
+_LAYERS = {
+    "EmbeddingBackward": 3,
+    "ConvolutionBackward": 3,
+    "CompiledFunctionBackward": 3,
+    "AddmmBackward": 2,
+    "MmBackward": 2,
+}
+_RECURRENT = ("RnnLayerBackward", "RnnBackward")
+_VIEWS = ("ViewBackward", "UnsafeViewBackward")
 Counts = tuple[int, int | None]
 
 
@@ -45,33 +53,49 @@ class ShapeReader:
 
 
 def count_in_graph(root: Any) -> Counts:  # noqa: ANN401 - a node of PyTorch
-    """Return the numbers of samples and tokens that the graph of a loss was computed from."""
+    """Return the numbers of samples and tokens that the graph of a loss was computed from.
+
+    The batches of a recurrent layer may begin with the dimension of the time, so that the samples
+    of a model with such a layer are unknown.
+    """
     furthest: dict[str, tuple[int, ...]] = {}
-    for node in _iterate_nodes(root):
-        name = node.name().rstrip("0123456789")
-        if name != _COMPILED and name not in _LAYERS:
-            continue
-        shapes = [tuple(each.shape) for each in node._input_metadata]  # noqa: SLF001 - no public one
-        shape = max(shapes, key=len, default=())
-        if len(shape) >= _LAYERS.get(name, 3):
-            furthest[name] = shape
-    for name in ("EmbeddingBackward", "ConvolutionBackward", _COMPILED):
+    for node, user in _iterate_nodes(root):
+        name = _name(node)
+        if name.endswith(_RECURRENT):
+            return 0, None
+        if name in _LAYERS:
+            shape = _find_shape(node)
+            if user is not None and _name(user) in _VIEWS:  # a linear layer flattens its input
+                shape = max(shape, _find_shape(user), key=len)
+            if len(shape) >= _LAYERS[name]:
+                furthest[name] = shape
+    for name in _LAYERS:
         if name in furthest:
             samples, length, *_ = furthest[name]
             return samples, samples * length if name == "EmbeddingBackward" else None
-    linear = furthest.get("AddmmBackward") or furthest.get("MmBackward") or (0,)
-    return linear[0], None
+    return 0, None
 
 
-def _iterate_nodes(root: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
-    """Yield the nodes of a graph from the loss to the inputs; nothing of a very large graph."""
+def _name(node: Any) -> str:  # noqa: ANN401 - as above
+    name: str = node.name()
+    return name.rstrip("0123456789")
+
+
+def _find_shape(node: Any) -> tuple[int, ...]:  # noqa: ANN401 - as above
+    """Return the shape with the most dimensions that an operation returned."""
+    shapes = (tuple(each.shape) for each in node._input_metadata)  # noqa: SLF001 - no public one
+    return max(shapes, key=len, default=())
+
+
+def _iterate_nodes(root: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - as above
+    """Yield the nodes of a graph from the loss to the inputs, each with one that uses its result."""
     if root is None:
         return
-    queue, seen = deque([root]), {root}
+    queue, seen = deque([(root, None)]), {root}
     while queue and len(seen) < _MOST_NODES:
-        node = queue.popleft()
-        yield node
+        node, user = queue.popleft()
+        yield node, user
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
-                queue.append(following)
+                queue.append((following, node))

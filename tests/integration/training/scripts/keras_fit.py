@@ -12,6 +12,9 @@ keras.utils.set_random_seed(0)
 
 
 class Watch(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        measure.begin()
+
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(0.01)
         measure.step(8, 0)
@@ -20,7 +23,7 @@ class Watch(keras.callbacks.Callback):
 measure = Measure(60)
 model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(16), keras.layers.Dense(1)])
 model.compile("adam", "mse")
-x, y = np.ones((240, 8)), np.ones((240, 1))
+x, y = np.ones((480, 8)), np.ones((480, 1))
 model.fit(
-    x, y, batch_size=8, epochs=2, validation_data=(x[:64], y[:64]), verbose=0, callbacks=[Watch()]
+    x, y, batch_size=8, epochs=1, validation_data=(x[:64], y[:64]), verbose=0, callbacks=[Watch()]
 )

@@ -12,7 +12,7 @@ seq = nn.LSTM(1, 8, batch_first=True)
 out = nn.Linear(8, 1)
 criterion = nn.MSELoss()
 optimizer = torch.optim.LBFGS([*seq.parameters(), *out.parameters()], lr=0.1, max_iter=5)
-epochs = 30
+epochs = 60
 measure = Measure(epochs)
 for _ in range(epochs):
 
@@ -24,4 +24,4 @@ for _ in range(epochs):
         return loss
 
     loss = optimizer.step(closure)
-    measure.step(0, loss.item())
+    measure.step(6, loss.item())

@@ -29,6 +29,9 @@ class Net(pl.LightningModule):
 
 
 class Watch(pl.Callback):
+    def on_train_epoch_start(self, trainer, module):
+        measure.begin()
+
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         measure.step(len(batch[0]), outputs["loss"])
 
@@ -39,7 +42,7 @@ def load(count):
 
 measure = Measure(60)
 trainer = pl.Trainer(
-    max_epochs=2,
+    max_epochs=1,
     accelerator="cpu",
     logger=False,
     enable_progress_bar=False,
@@ -47,4 +50,4 @@ trainer = pl.Trainer(
     callbacks=[Watch()],
     default_root_dir="lightning",
 )
-trainer.fit(Net(), load(240), load(64))
+trainer.fit(Net(), load(480), load(64))

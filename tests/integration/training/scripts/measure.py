@@ -19,15 +19,19 @@ class Measure:
     """
 
     def __init__(self, steps):
-        self.steps, self.samples, self.seconds, self.loss = 0, 0, 0.0, None
+        self.steps, self.samples, self.seconds, self.loss = 0, 0, [], None
         self.outside = {"validation": 0.0, "checkpoint": 0.0}
         self._all, self._ended, self._apart = steps, None, 0.0
+
+    def begin(self):
+        """Note the start of the first step, which is known in a framework."""
+        self._ended = time.monotonic()
 
     def step(self, samples, loss):
         """Note the end of a step."""
         now = time.monotonic()
         if self._ended is not None:
-            self.seconds += now - self._ended - self._apart
+            self.seconds.append(now - self._ended - self._apart)
         self.steps, self.samples, self.loss = self.steps + 1, self.samples + samples, float(loss)
         self._ended, self._apart = now, 0.0
         if self.steps == self._all:
@@ -46,6 +50,8 @@ class Measure:
         lasted = time.monotonic() - began
         self.outside[phase] += lasted
         self._apart += lasted
+        if self.steps == self._all:
+            self.write()
 
     def write(self):
         """Write the measurements."""

@@ -9,7 +9,7 @@ from measure import Measure
 from torch import nn
 from torch.nn import functional as F
 
-batch_size, block_size, accumulation, max_iters, eval_interval, eval_iters = 4, 32, 2, 60, 20, 5
+batch_size, block_size, accumulation, max_iters, eval_interval, eval_iters = 4, 32, 2, 100, 80, 10
 torch.manual_seed(1337)
 data = torch.randint(0, 64, (4096,))
 

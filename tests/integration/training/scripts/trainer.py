@@ -22,6 +22,9 @@ class Net(nn.Module):
 
 
 class Watch(TrainerCallback):
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        measure.begin()
+
     def on_step_end(self, args, state, control, **kwargs):
         measure.step(16, 0)
 
@@ -35,7 +38,7 @@ arguments = TrainingArguments(
     "trainer",
     per_device_train_batch_size=8,
     gradient_accumulation_steps=2,
-    num_train_epochs=2,
+    num_train_epochs=1,
     eval_strategy="epoch",
     save_strategy="epoch",
     report_to=[],
@@ -43,5 +46,5 @@ arguments = TrainingArguments(
     disable_tqdm=True,
 )
 Trainer(
-    Net(), arguments, train_dataset=make(480), eval_dataset=make(64), callbacks=[Watch()]
+    Net(), arguments, train_dataset=make(960), eval_dataset=make(64), callbacks=[Watch()]
 ).train()
