@@ -65,6 +65,7 @@ GOALS = {
     "15g": Goal("Lightning, 5 ms a step: with the callback / without", 1.01, 1.002),
     "15h": Goal("Lightning, 5 ms a step: with the callback disabled / without", 1.002, 1.0),
     "15i": Goal("a loop of one's own, 5 ms a step: with TrainingMonitor / without", 1.01, 1.002),
+    "15k": Goal("a loop of one's own, 5 ms a step: below trainvitals run / without", 1.01, 1.002),
     "15j": Goal("reading the run files of 64 living ranks, ms", 1, 0.3),
     "17a": Goal("10 000 scrapes with devices coming and going: RSS drift, MiB", 1, 0.3),
     "17b": Goal("10 000 scrapes with devices coming and going: stale series", 0, 0),

@@ -113,15 +113,18 @@ def report_imports(figures: Figures, count: int) -> None:
 
 
 def report_loops(figures: Figures, directory: Path, rounds: int) -> None:
-    """Enter what real loops lose; see `fit_costs`."""
+    """Enter what real loops lose; see `fit_costs` and `run_costs`."""
     run_module("fit_costs", directory, rounds)
     answer: Mapping[str, Seconds] = json.loads((directory / "answer.json").read_text())
     fit, loop = answer["lightning"], answer["loop"]
+    run_module("run_costs", directory, rounds)
+    run: Seconds = json.loads((directory / "observed.json").read_text())
     share = time_sample()
     for goal, ours, peer, more in (
         ("15g", fit["enabled"], fit["absent"], share),
         ("15h", fit["disabled"], fit["absent"], 0.0),
         ("15i", loop["watched"], loop["plain"], 0.0),
+        ("15k", run["observed"], run["bare"], 0.0),
     ):
         ratios = [one / other for one, other in zip(ours, peer, strict=True)]
         low, middle, high = (number + more for number in median_interval(ratios))

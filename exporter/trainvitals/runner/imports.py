@@ -26,9 +26,16 @@ _ENTRY = "trainvitals.runner.watchers"
 # The modules that are watched, with the function of `_ENTRY` that is called after their import.
 _WATCHED = {
     "torch": "watch_torch",
+    "torch.distributed.checkpoint": "watch_sharded_checkpoints",
+    "torch.distributed.fsdp.sharded_grad_scaler": "watch_sharded_scaler",
+    "torchdata.stateful_dataloader.stateful_dataloader": "watch_stateful_loader",
+    "safetensors.torch": "watch_safetensors",
+    "accelerate.accelerator": "watch_accelerate",
+    "deepspeed.runtime.engine": "watch_deepspeed",
     "transformers.trainer_callback": "watch_transformers",
     "lightning.pytorch.trainer.trainer": "watch_lightning",
     "pytorch_lightning.trainer.trainer": "watch_lightning",
+    "keras.src.trainers.epoch_iterator": "watch_keras_data",
     "keras.src.callbacks.callback_list": "watch_keras",
 }
 

@@ -5,16 +5,76 @@ The functions are called with the module that was imported (see `imports`).
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from trainvitals.training.autolog import Autolog
+from trainvitals.training.autolog.observer import Autolog
 
 
 def watch_torch(torch: ModuleType) -> None:
     """Observe the training loops of PyTorch in this process."""
+    if Autolog.active is not None:  # the module was loaded a second time
+        return
     Autolog(torch).install()
+    for name, watch in _PARTS_OF_TORCH.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            watch(module)
+
+
+def watch_sharded_checkpoints(module: Any) -> None:  # noqa: ANN401 - `torch.distributed.checkpoint`
+    """Observe checkpoints that the ranks write together."""
+    if Autolog.active is not None:
+        Autolog.active.watch_saving(module, "save")
+        Autolog.active.watch_saving(module, "async_save")
+
+
+def watch_sharded_scaler(module: Any) -> None:  # noqa: ANN401 - `torch…fsdp.sharded_grad_scaler`
+    """Observe the gradient scaler of FSDP."""
+    if Autolog.active is not None:
+        Autolog.active.watch_scaler(module.ShardedGradScaler)
+
+
+_PARTS_OF_TORCH: dict[str, Callable[[Any], None]] = {
+    "torch.distributed.checkpoint": watch_sharded_checkpoints,
+    "torch.distributed.fsdp.sharded_grad_scaler": watch_sharded_scaler,
+}
+
+
+def watch_safetensors(module: Any) -> None:  # noqa: ANN401 - `safetensors.torch`
+    """Observe checkpoints in the format of safetensors."""
+    if Autolog.active is not None:
+        Autolog.active.watch_saving(module, "save_file")
+
+
+def watch_stateful_loader(module: Any) -> None:  # noqa: ANN401 - `torchdata.stateful_dataloader…`
+    """Observe the batches of the loaders of torchdata."""
+    if Autolog.active is not None:
+        Autolog.active.watch_loader(module._BaseDataLoaderIter)  # noqa: SLF001 - no public one
+
+
+def watch_accelerate(module: Any) -> None:  # noqa: ANN401 - `accelerate.accelerator`
+    """Observe the loss that an `Accelerator` divides by the number of accumulated batches."""
+    if Autolog.active is not None:
+        Autolog.active.watch_backward(
+            module.Accelerator,
+            value_at=1,
+            count_parts=lambda accelerator: accelerator.gradient_accumulation_steps,
+        )
+
+
+def watch_deepspeed(module: Any) -> None:  # noqa: ANN401 - `deepspeed.runtime.engine`
+    """Observe the steps and the loss of DeepSpeed's engine."""
+    if Autolog.active is not None:
+        Autolog.active.watch_engine(module.DeepSpeedEngine)
+        Autolog.active.watch_backward(
+            module.DeepSpeedEngine,
+            value_at=1,
+            count_parts=lambda engine: engine.gradient_accumulation_steps(),
+        )
 
 
 def watch_transformers(module: Any) -> None:  # noqa: ANN401 - `transformers.trainer_callback`
@@ -34,7 +94,11 @@ def watch_transformers(module: Any) -> None:  # noqa: ANN401 - `transformers.tra
 
 
 def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.trainer.trainer`
-    """Add the callback to each trainer of Lightning that lacks it."""
+    """Add the callback to each trainer of Lightning that lacks it.
+
+    An entry point of Lightning's would load the package in each training on the machine, whether
+    below `trainvitals run` or not, and would not exist in another environment.
+    """
     trainer = module.Trainer
     original = trainer.__init__
 
@@ -43,10 +107,45 @@ def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.t
         from trainvitals.lightning import ResourceMonitorCallback  # noqa: PLC0415 - needs it loaded
 
         original(self, *args, **kwargs)
-        if not any(isinstance(each, ResourceMonitorCallback) for each in self.callbacks):
-            self.callbacks.append(ResourceMonitorCallback())
+        if any(isinstance(each, ResourceMonitorCallback) for each in self.callbacks):
+            return
+        # Nothing is printed or written that the program does not print or write by itself.
+        self.callbacks.append(
+            ResourceMonitorCallback(
+                log_interval=50,
+                gpu_monitoring=False,
+                cpu_monitoring=False,
+                io_monitoring=False,
+                export_timeseries=False,
+                write=_write_nothing,
+            )
+        )
 
     trainer.__init__ = init
+
+
+def _write_nothing(_: str) -> None:
+    """Receive the text that a callback would print; a function that a Trainer can be pickled with."""
+
+
+class _Keras:
+    """The size of the batches of the latest training data in Keras, None if unknown."""
+
+    batch_size: int | None = None
+
+
+def watch_keras_data(module: Any) -> None:  # noqa: ANN401 - `keras.src.trainers.epoch_iterator`
+    """Keep the size of the batches, which the callbacks of Keras do not receive."""
+    iterator = module.EpochIterator
+    original = iterator.__init__
+
+    @wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        original(self, *args, **kwargs)
+        size = getattr(self.data_adapter, "batch_size", None)
+        _Keras.batch_size = size if isinstance(size, int) else None
+
+    iterator.__init__ = init
 
 
 def watch_keras(module: Any) -> None:  # noqa: ANN401 - `keras.src.callbacks.callback_list`
@@ -62,7 +161,7 @@ def watch_keras(module: Any) -> None:  # noqa: ANN401 - `keras.src.callbacks.cal
         is_fit = bool(args[0] if args else kwargs.get("add_history"))
         lacks = not any(isinstance(each, TrainvitalsCallback) for each in given or ())
         if is_fit and lacks and (given is None or isinstance(given, list)):
-            given = [*(given or ()), TrainvitalsCallback()]
+            given = [*(given or ()), TrainvitalsCallback(batch_size=_Keras.batch_size)]
         original(self, given, *args, **kwargs)
 
     container.__init__ = init

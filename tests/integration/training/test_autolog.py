@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.run_files import decode
-from trainvitals.runfile import ABSENT, STATE, STEP, State
+from tests.support.observed import HEAD, run, run_all
+from trainvitals.runfile import STATE, STEP, State
 
 # Importing PyTorch takes seconds where the machine is busy.
 pytestmark = pytest.mark.timeout(240)
 
-HEAD = """
-import sys, torch
-from torch.utils.data import DataLoader, TensorDataset
-torch.manual_seed(0)
-model = torch.nn.Linear(8, 8)
-def load(count=64, batch=8, **options):
-    return DataLoader(TensorDataset(torch.randn(count, 8)), batch_size=batch, **options)
-def lose(batch):
-    return model(batch[0]).square().mean()
-"""
 LOOPS = {
     "a plain loop": (
         """
@@ -118,7 +106,7 @@ for batch in load():
     "a monitor of its own": (
         """
 import trainvitals
-monitor = trainvitals.TrainingMonitor("own")
+monitor = trainvitals.TrainingMonitor()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for batch in load():
     optimizer.zero_grad(); lose(batch).backward(); optimizer.step(); monitor.update_batch(4)
@@ -129,21 +117,6 @@ for batch in load():
 }
 
 
-def run(tmp_path, *command, environ=None, **options):
-    """Run a command below `trainvitals run`; return what ended and the records of its run files."""
-    runs = tmp_path / "runs"
-    done = subprocess.run(
-        (sys.executable, "-m", "trainvitals", "run", "--run-dir", runs, *command),
-        env={**os.environ, **(environ or {})},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
-    return done, [decode(path.read_bytes()) for path in sorted(runs.glob("*.tv"))]
-
-
 def write(tmp_path, body):
     """Write a program and return the command that runs it."""
     path = tmp_path / "train.py"
@@ -151,17 +124,26 @@ def write(tmp_path, body):
     return ("--", sys.executable, path, tmp_path / "model.pt")
 
 
-@pytest.mark.parametrize(("body", "steps", "samples"), LOOPS.values(), ids=LOOPS)
-def test_a_loop_reports_its_steps_and_samples(tmp_path, body, steps, samples):
-    """Once, whatever its optimizers and passes are, and nothing is written to its streams."""
-    done, records = run(tmp_path, "--name", "own", *write(tmp_path, body))
-    assert (done.returncode, done.stdout) == (0, "")
-    (record,) = records
-    assert record.identity.run == "own"
-    assert record.step[STEP["steps"]] == steps
-    assert record.step[STEP["samples"]] == samples
-    assert record.state[STATE["state"]] in {State.FINISHED, State.ENDED}
-    assert done.stderr.splitlines()[-1].endswith("1 of which reported run own")
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory):
+    """The programs, each of which has ended."""
+    directory = tmp_path_factory.mktemp("loops")
+    return run_all(directory, {name: body for name, (body, _, _) in LOOPS.items()})
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_reports_its_steps_and_samples(loops, name):
+    """Once, whatever its optimizers and passes are."""
+    ended, (_, steps, samples) = loops[0][name], LOOPS[name]
+    assert (ended.code, ended.output) == (0, "")
+    assert (ended.step("steps"), ended.step("samples")) == (steps, samples)
+    assert ended.state("state") in {State.FINISHED, State.ENDED}
+
+
+def test_the_last_line_names_the_runs(loops):
+    """And nothing else is written to standard error."""
+    (line,) = loops[1].splitlines()
+    assert f"{len(LOOPS)} of which reported run" in line
 
 
 def test_the_loss_is_that_of_the_program(tmp_path):
@@ -292,6 +274,10 @@ net.fit(numpy.ones((64, 8)), numpy.ones((64, 1)), batch_size=8, epochs=2, verbos
 }
 
 
+# What is printed without the observation; the Trainer prints its summary in any case.
+FRAMEWORK_OUTPUT = {"lightning": "", "keras": ""}
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_reports_through_its_callback(tmp_path, framework):
     """Its own steps count, and nothing is counted twice."""
@@ -299,8 +285,9 @@ def test_a_framework_reports_through_its_callback(tmp_path, framework):
     assert done.returncode == 0, done.stderr
     (record,) = records
     assert record.step[STEP["steps"]] == 16
-    # The callback of Keras knows the size of a batch only if it is told.
-    assert record.step[STEP["samples"]] == (ABSENT if framework == "keras" else 128)
+    assert record.step[STEP["samples"]] == 128
+    assert done.stdout == FRAMEWORK_OUTPUT.get(framework, done.stdout)
+    assert not list(tmp_path.glob("resource_logs*"))
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])

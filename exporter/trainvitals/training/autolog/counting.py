@@ -1,0 +1,113 @@
+"""Counts of a training loop: steps of several optimizers, and samples of fetched batches."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+
+from trainvitals.training.frameworks import count_samples, count_tokens
+
+_MOST_SILENT = 50
+_MOST_OPTIMIZERS = 1000
+_MOST_AHEAD = 2
+
+
+class StepCounter:
+    """The number of training steps, which is that of the optimizer that has taken the most steps.
+
+    The optimizers of two networks that compete take a step each after a backward pass of its own.
+    If the leading optimizer no longer exists, or has not taken one of the last 50 steps, the next
+    optimizer that takes a step continues the count.
+
+    Attributes:
+        steps: The number of training steps so far.
+    """
+
+    __slots__ = ("_counts", "_leader", "_silent", "steps")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._counts: dict[int, int] = {}
+        self._leader: tuple[int, weakref.ref[object]] | None = None
+        self._silent = 0
+
+    def count(self, optimizer: object) -> bool:
+        """Return whether an optimizer's step is one more step of the training."""
+        owner = id(optimizer)
+        count = self._counts.get(owner, 0) + 1
+        if count <= self.steps:
+            self._silent += 1
+            if self._silent < _MOST_SILENT and not self._is_leader_gone():
+                self._counts[owner] = count
+                return False
+            count = self.steps + 1
+        self._counts[owner] = self.steps = count
+        self._silent = 0
+        if self._leader is None or self._leader[0] != owner or self._is_leader_gone():
+            self._lead(owner, optimizer)
+        return True
+
+    def _is_leader_gone(self) -> bool:
+        return self._leader is not None and self._leader[1]() is None
+
+    def _lead(self, owner: int, optimizer: object) -> None:
+        if len(self._counts) > _MOST_OPTIMIZERS:  # optimizers that each lived for a few steps
+            self._counts = {owner: self.steps}
+        self._leader = (owner, weakref.ref(optimizer))
+
+
+class Batches:
+    """The samples and tokens of the batches that were fetched for training.
+
+    A loop may fetch a batch ahead of the one that it trains on, so that a few batches are kept.
+
+    Attributes:
+        samples: The number of samples in the backward passes since `clear`.
+        tokens: The number of tokens in these backward passes; None if batches have no `input_ids`.
+    """
+
+    __slots__ = ("_ahead", "_has_tokens", "_uncertain", "samples", "tokens")
+
+    def __init__(self) -> None:
+        self._ahead: deque[tuple[int, int | None]] = deque(maxlen=_MOST_AHEAD)
+        self._uncertain: tuple[int, int | None] | None = None
+        self._has_tokens = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next step."""
+        self.samples = 0
+        self.tokens: int | None = None
+
+    def fetch(self, batch: object, *, is_certain: bool = True) -> None:
+        """Record that a batch was fetched.
+
+        Args:
+            batch: The batch.
+            is_certain: Whether the batch is known to be one for training; if not, it counts after
+                `confirm` only.
+        """
+        tokens = count_tokens(batch) if self._has_tokens else None
+        counts = (count_samples(batch) or 0, tokens)
+        if is_certain:
+            self._has_tokens = tokens is not None  # all batches have the same structure
+            self._ahead.append(counts)
+        else:
+            self._uncertain = counts
+
+    def confirm(self) -> None:
+        """Record that the last uncertain batch was one for training."""
+        if self._uncertain is not None:
+            self._ahead.append(self._uncertain)
+            self._uncertain = None
+
+    def use(self) -> None:
+        """Record a backward pass, which is the first of the oldest batch or a further one."""
+        if self._ahead:
+            self.add(*self._ahead.popleft())
+
+    def add(self, samples: int, tokens: int | None) -> None:
+        """Record the samples and tokens of a backward pass."""
+        self.samples += samples
+        if tokens is not None:
+            self.tokens = (self.tokens or 0) + tokens

@@ -1,0 +1,68 @@
+"""When a training loop evaluates its model instead of training it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+_MOST_UNUSED = 2
+
+
+class Evaluations:
+    """The signs of an evaluation: a model that is set to evaluation, and what batches are used for.
+
+    A model in evaluation is a sign until a backward pass shows that another model is being trained,
+    such as the student of a teacher. Without such a model, batches are used for an evaluation if
+    they are fetched without gradients, or if no backward pass follows several fetched batches.
+    """
+
+    __slots__ = ("_evaluated", "_others", "_unused", "is_fetching")
+
+    def __init__(self) -> None:
+        self._evaluated: weakref.ref[Any] | None = None
+        self._others: dict[int, weakref.ref[Any]] = {}
+        self._unused = 0
+        self.is_fetching = False  # whether the latest batch is used for an evaluation
+
+    def set_mode(self, module: Any) -> str | None:  # noqa: ANN401 - a module of PyTorch
+        """Record that a model was set to training or to evaluation; return the phase that begins."""
+        if next(module.children(), None) is None:
+            return None  # a layer, which is frozen rather than evaluated
+        if module.training:
+            was_evaluated, self._evaluated = self._evaluated is not None, None
+            return "other" if was_evaluated else None
+        known = self._others.get(id(module))
+        if known is not None and known() is module:
+            return None
+        self._evaluated = weakref.ref(module)
+        return "validation"
+
+    def begin_fetch(self, *, has_gradients: bool, has_passes: bool) -> bool:
+        """Return whether the next batch is used for an evaluation.
+
+        Args:
+            has_gradients: Whether gradients are enabled.
+            has_passes: Whether backward passes can be observed in this process.
+        """
+        self.is_fetching = (
+            self._evaluated is not None
+            or not has_gradients
+            or (self._unused > _MOST_UNUSED and has_passes)
+        )
+        return self.is_fetching
+
+    def end_fetch(self) -> None:
+        """Record that a batch was fetched while gradients were enabled."""
+        if self._evaluated is None:
+            self._unused += 1
+
+    def use_batch(self) -> bool:
+        """Record a backward pass; return whether the model in evaluation was not the trained one."""
+        self._unused = 0
+        if self._evaluated is None:
+            return False
+        module, self._evaluated = self._evaluated(), None
+        if module is None or module.training:
+            return False
+        self._others[id(module)] = weakref.ref(module)
+        return True

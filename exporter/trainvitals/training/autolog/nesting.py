@@ -1,0 +1,57 @@
+"""Which calls of an optimizer's hooks belong to one step."""
+
+from __future__ import annotations
+
+
+class StepNesting:
+    """The optimizer steps that are in progress, of which the outermost counts.
+
+    A step calls the hooks several times if an optimizer is wrapped around another, or calls the
+    `step` of its base class. A step that raises an exception calls the first hook only.
+    """
+
+    __slots__ = ("_in_progress", "_lone")
+
+    def __init__(self) -> None:
+        self._in_progress: list[tuple[int, int]] = []  # each with the backward passes before
+        self._lone: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._in_progress)
+
+    def begin(self, optimizer: object, passes: int) -> bool:
+        """Record the start of a step; return whether it is the outermost one.
+
+        Args:
+            optimizer: The optimizer.
+            passes: The number of backward passes so far. If the same optimizer began a step before
+                the last of them, that step raised an exception.
+        """
+        owner = id(optimizer)
+        if any(each == owner and before != passes for each, before in self._in_progress):
+            self._in_progress.clear()
+        self._in_progress.append((owner, passes))
+        return len(self._in_progress) == 1
+
+    def end(self) -> bool:
+        """Record the end of a step; return whether it was the outermost one."""
+        if self._in_progress:
+            self._in_progress.pop()
+        return not self._in_progress
+
+    def clear(self) -> None:
+        """Record that no step is in progress."""
+        self._in_progress.clear()
+
+    def repeats(self, optimizer: object) -> bool:
+        """Return whether an optimizer takes a second step since the last call of `count`.
+
+        It then begins a new training step, where neither passes nor batches can be observed.
+        """
+        is_repeated = id(optimizer) in self._lone
+        self._lone.add(id(optimizer))
+        return is_repeated
+
+    def count(self) -> None:
+        """Record that a training step was counted."""
+        self._lone.clear()

@@ -1,0 +1,164 @@
+"""Functions of a framework that are observed while a training loop calls them.
+
+The observation never changes what a function receives, returns or raises. Code that is being
+compiled contains nothing of it, because each observing function first asks whether its call is
+being compiled, which the compiler replaces by a constant.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+_log = logging.getLogger("trainvitals")
+
+# Receives the positional and the named arguments of a call.
+Before = Callable[[tuple[Any, ...], dict[str, Any]], object]
+# Receives the positional arguments, the result, and the exception; one of the latter is None.
+After = Callable[[tuple[Any, ...], Any, BaseException | None], object]
+
+
+def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noqa: ANN401 - a function
+    """Have PyTorch's compiler leave the calls of a function as they are.
+
+    Where the graph of a compiled function breaks, the function that it calls is compiled by itself.
+
+    Args:
+        function: The function.
+        with_calls: Whether the functions that it calls are left as well.
+    """
+    compiler = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
+    frames: Any = getattr(compiler, "eval_frame", None)
+    mark = getattr(frames, "set_code_exec_strategy", None)
+    if mark is not None:  # not in older versions
+        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT  # noqa: SLF001
+        strategy = frames._FrameExecStrategy(skip, skip if with_calls else default)  # noqa: SLF001
+        mark(function.__code__, strategy)
+
+
+class Seam:
+    """One kind of events in a training loop, observed at one or more functions.
+
+    The first exception in the observation is logged, restores the functions and ends this kind of
+    observation; it never reaches the program.
+
+    Args:
+        name: The name of the events, for the log.
+        is_compiling: A function that returns whether the call is being compiled.
+        is_ignored: A function that returns whether calls are not observed at present.
+        failed: A function that is called after the observation has failed.
+
+    Attributes:
+        is_off: Whether the observation has ended.
+        is_inside: Whether a call is being observed; calls inside that call are not observed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        is_compiling: Callable[[], bool],
+        is_ignored: Callable[[], bool],
+        failed: Callable[[], object] | None = None,
+    ) -> None:
+        self.is_off = self.is_inside = False
+        self._name = name
+        self._is_compiling = is_compiling
+        self._is_ignored = is_ignored
+        self._failed = failed
+        for function in (is_ignored, Seam._attempt):
+            leave_uncompiled(function, with_calls=True)
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+
+    def hook(self, function: Callable[..., object]) -> Callable[..., None]:
+        """Return a hook for a framework, which calls a function unless its call is being compiled."""
+        is_compiling = self._is_compiling
+
+        def call(*args: object) -> None:
+            if is_compiling() or self.is_off:
+                return
+            try:
+                function(*args)
+            except Exception as error:  # noqa: BLE001 - training must continue
+                self._fail(error)
+
+        leave_uncompiled(call, with_calls=True)
+        return call
+
+    def wrap(
+        self,
+        owner: Any,  # noqa: ANN401 - a class or a module
+        attribute: str,
+        *,
+        before: Before | None = None,
+        after: After | None = None,
+    ) -> None:
+        """Observe a function of a class or a module.
+
+        Args:
+            owner: The class or the module.
+            attribute: The name of the function.
+            before: A function that is called before each call.
+            after: A function that is called after each call, also if the call raised an exception.
+        """
+        original = getattr(owner, attribute)
+        is_compiling, is_ignored = self._is_compiling, self._is_ignored
+
+        @wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of the program
+            if is_compiling() or self.is_off or self.is_inside or is_ignored():
+                return original(*args, **kwargs)
+            self.is_inside = True
+            try:
+                if before is not None:
+                    self._attempt(before, args, kwargs)
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                self.is_inside = False
+                if after is not None:
+                    self._attempt(after, args, None, error)
+                raise
+            self.is_inside = False
+            if after is not None:
+                self._attempt(after, args, result, None)
+            return result
+
+        leave_uncompiled(call)
+        # A function is pickled by its name, so that each name must lead to the same function.
+        home = sys.modules.get(getattr(original, "__module__", None) or "")
+        for place in (owner, home):
+            if place is not None and getattr(place, attribute, None) is original:
+                setattr(place, attribute, call)
+                self._replaced.append((place, attribute, call, original))
+
+    def restore(self) -> None:
+        """End the observation, and put the functions back that the program has not replaced since.
+
+        Hooks do nothing from now on; they cannot be removed while a hook is being called.
+        """
+        self.is_off = True
+        for owner, attribute, own, original in self._replaced:
+            if getattr(owner, attribute, None) is own:
+                setattr(owner, attribute, original)
+        self._replaced.clear()
+
+    def _attempt(self, function: Callable[..., object], *args: object) -> None:
+        try:
+            function(*args)
+        except Exception as error:  # noqa: BLE001 - training must continue
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self.is_off:
+            return
+        self.restore()
+        _log.warning(
+            "the observation of %s is off: %s: %s; training goes on",
+            self._name, type(error).__name__, error,
+            exc_info=error,
+        )  # fmt: skip
+        if self._failed is not None:
+            self._failed()

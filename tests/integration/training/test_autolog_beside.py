@@ -1,0 +1,212 @@
+"""What stands beside the observation below `trainvitals run`: compilers, copies, other tools, ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from tests.support.observed import HEAD, run, run_all
+from trainvitals.runfile import STATE, STEP, State
+
+pytestmark = pytest.mark.timeout(300)
+
+LONG = bool(os.environ.get("TRAINVITALS_TEST_LONG"))
+
+COUNTS = """
+from torch._dynamo.utils import counters
+print(dict(counters["stats"]), sum(counters["graph_break"].values()), dict(counters["recompiles"]))
+"""
+# Programs whose output is the same with and without the observation.
+PROGRAMS = {
+    "11: a model that is compiled": """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model = torch.compile(model, fullgraph=True, backend="eager")
+for batch in load():
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+"""
+    + COUNTS,
+    "11: an optimizer that is compiled": """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+step = torch.compile(optimizer.step, backend="eager")
+for batch in load():
+    optimizer.zero_grad(); lose(batch).backward(); step()
+"""
+    + COUNTS,
+    "11: a step that is compiled whole": """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+@torch.compile(backend="eager")
+def step(batch):
+    optimizer.zero_grad(); loss = lose(batch); loss.backward(); optimizer.step(); return loss
+for batch in load(): step(batch)
+"""
+    + COUNTS,
+    "23: copies and pickles": """
+import copy, hashlib, inspect, io, pickle
+optimizer, loader = torch.optim.Adam(model.parameters()), load()
+for batch in loader:
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+def save(value):
+    file = io.BytesIO(); torch.save(value, file); return file.getvalue()
+for value in (model, optimizer, optimizer.state_dict(), loader, torch.save, torch.autograd.backward):
+    print(hashlib.sha256(save(value)).hexdigest())
+    # A pickled storage contains addresses.
+    for data in (pickle.dumps(value), pickle.dumps(copy.deepcopy(value))):
+        print(b"trainvitals" in data, type(pickle.loads(data)))
+for function in (torch.save, torch.Tensor.backward, torch.nn.Module.train):
+    print(function.__qualname__, inspect.signature(function))
+""",
+}
+COMPILED_STEPS = {"11: an optimizer that is compiled", "11: a step that is compiled whole"}
+
+
+def test_a_program_gives_what_it_gives_without(tmp_path_factory):
+    """The same graphs, graph breaks and recompiles, and the same bytes."""
+    with_it, without = (
+        run_all(
+            tmp_path_factory.mktemp("beside"), PROGRAMS, environ={"TRAINVITALS_AUTOLOG": switch}
+        )
+        for switch in ("1", "0")
+    )
+    for name in PROGRAMS:
+        one, other = with_it[0][name], without[0][name]
+        assert one.code == 0, (name, with_it[1])
+        assert (one.code, one.output) == (other.code, other.output), name
+        assert len(other.records) == 0, name
+        # A compiled step calls no hook, and ends where the next one discards its gradients.
+        assert one.step("steps") == (6 if name in COMPILED_STEPS else 8), name
+
+
+RESTARTED = (
+    HEAD
+    + """
+import os, time
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in load():
+        optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+    if attempt == "0":
+        if rank == "1": raise KeyError("layer")
+        time.sleep(60)
+main()
+"""
+)
+
+
+def test_a_rank_that_fails_and_its_restart_are_told_apart(tmp_path):
+    """20: the agent is not a rank; the first attempt has the failure, the second one ends well."""
+    script = tmp_path / "train.py"
+    script.write_text(RESTARTED, encoding="utf-8")
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    command = ("--", sys.executable, *launcher, "--max-restarts=1", script)
+    done, records = run(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    found = {(each.identity.attempt, each.identity.rank): each for each in records}
+    assert sorted(found) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    # The agent ends the first rank 0 wherever it is.
+    assert {each.step[STEP["steps"]] for key, each in found.items() if key != (0, 0)} == {8}
+    states = {key: State(each.state[STATE["state"]]) for key, each in found.items()}
+    assert states[0, 1] == State.FAILED
+    assert found[0, 1].last_words == "KeyError"
+    assert {states[1, 0], states[1, 1]} <= {State.FINISHED, State.ENDED}
+
+
+# Runs the next `sitecustomize` on the path, as ddtrace does.
+OTHER_INJECTOR = """
+import os, sys
+here, before = os.path.dirname(os.path.abspath(__file__)), list(sys.path)
+sys.seen = getattr(sys, "seen", "") + os.path.basename(here) + " "
+sys.path[:] = [part for part in sys.path if os.path.abspath(part or ".") != here]
+mine = sys.modules.pop("sitecustomize")
+try: import sitecustomize
+except ImportError: sys.modules["sitecustomize"] = mine
+sys.path[:] = before
+"""
+
+
+def test_other_injectors_and_threads_that_import_at_once(tmp_path):
+    """21: each `sitecustomize` runs once, and no import waits for another one for ever."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sitecustomize.py").write_text(OTHER_INJECTOR, encoding="utf-8")
+    path = os.pathsep.join(str(tmp_path / name) for name in ("one", "two"))
+    body = """
+import sys, threading
+threads = [threading.Thread(target=__import__, args=("torch",)) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sys.seen)
+"""
+    script = tmp_path / "train.py"
+    loop = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nfor batch in load():\n"
+    step = "    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()\n"
+    script.write_text(body + HEAD + loop + step, encoding="utf-8")
+    command = ("--", sys.executable, script)
+    done, (record,) = run(tmp_path, *command, environ={"PYTHONPATH": path}, timeout=240)
+    assert (done.returncode, done.stdout) == (0, "one two \n")
+    assert record.step[STEP["steps"]] == 8
+
+
+def test_a_run_directory_that_cannot_be_used_stops_nothing(tmp_path):
+    """22: the program runs as it is, and the last line says that nothing was reported."""
+    runs = tmp_path / "runs"
+    runs.write_text("a file")
+    script = tmp_path / "train.py"
+    loop = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nfor batch in load():\n"
+    step = "    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()\n"
+    script.write_text(HEAD + loop + step + "print(7)", encoding="utf-8")
+    done, records = run(tmp_path, "--", sys.executable, script, runs=runs)
+    assert (done.returncode, done.stdout, records) == (0, "7\n", [])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import json; print(json.dumps(7))",
+        # A stand-in of JAX, whose compiled step calls no Python.
+        "import sys, types; sys.modules['jax'] = types.ModuleType('jax'); print(7)",
+    ],
+)
+def test_a_program_without_pytorch_is_honestly_unknown(tmp_path, body):
+    """25: it is counted among the processes and is said not to have proved to train."""
+    script = tmp_path / "train.py"
+    script.write_text(body, encoding="utf-8")
+    done, records = run(tmp_path, "--", sys.executable, script)
+    assert (done.returncode, done.stdout, records) == (0, "7\n", [])
+    assert "none of which proved to train" in done.stderr
+
+
+SPAWNED = (
+    HEAD
+    + """
+import lightning.pytorch as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__(); self.inner = torch.nn.Linear(8, 1)
+    def training_step(self, batch, _):
+        return self.inner(batch[0]).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+if __name__ == "__main__":
+    pl.Trainer(max_epochs=1, accelerator="cpu", devices=2, strategy="ddp_spawn", logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    ).fit(Net(), load())
+"""
+)
+
+
+@pytest.mark.skipif(not LONG, reason="two ranks that import Lightning take a minute")
+def test_ranks_that_lightning_spawns_report_each(tmp_path):
+    """25: the callback travels with the Trainer, and is there once."""
+    script = tmp_path / "train.py"
+    script.write_text(SPAWNED, encoding="utf-8")
+    done, records = run(tmp_path, "--", sys.executable, script)
+    assert done.returncode == 0, done.stderr
+    assert sorted((each.identity.rank, each.step[STEP["steps"]]) for each in records) == [
+        (0, 4),
+        (1, 4),
+    ]

@@ -1,0 +1,96 @@
+"""When batches are used for an evaluation, and which optimizer step is the outermost."""
+
+import pytest
+
+from trainvitals.training.autolog.evaluations import Evaluations
+from trainvitals.training.autolog.nesting import StepNesting
+
+
+class Module:
+    """A module of PyTorch, as far as it is asked."""
+
+    def __init__(self, *children):
+        self._children = children
+        self.training = True
+
+    def children(self):
+        """Return the modules inside."""
+        return iter(self._children)
+
+    def eval(self):
+        """Set the module to evaluation, and return it."""
+        self.training = False
+        return self
+
+
+@pytest.fixture
+def evaluations():
+    """Evaluations of a loop that has had backward passes."""
+    return Evaluations()
+
+
+def fetch(evaluations, *, has_gradients=True):
+    """Fetch a batch, and return whether it is used for an evaluation."""
+    found = evaluations.begin_fetch(has_gradients=has_gradients, has_passes=True)
+    if has_gradients:
+        evaluations.end_fetch()
+    return found
+
+
+def test_a_model_in_evaluation_is_a_sign_until_any_model_is_trained(evaluations):
+    """Also if it is a copy of the model, such as an average of its weights."""
+    model, average = Module(Module()), Module(Module())
+    assert evaluations.set_mode(average.eval()) == "validation"
+    assert [fetch(evaluations) for _ in range(4)] == [True] * 4
+    assert evaluations.set_mode(model) == "other"
+    assert not fetch(evaluations)
+    assert evaluations.set_mode(model) is None
+
+
+def test_a_model_in_evaluation_while_another_is_trained_is_no_sign_again(evaluations):
+    """The batch that was fetched meanwhile was one for training."""
+    teacher = Module(Module()).eval()
+    evaluations.set_mode(teacher)
+    assert fetch(evaluations)
+    assert evaluations.use_batch()
+    assert evaluations.set_mode(teacher) is None
+    assert not fetch(evaluations)
+
+
+def test_a_frozen_layer_is_no_sign(evaluations):
+    """It has no modules inside."""
+    assert evaluations.set_mode(Module().eval()) is None
+    assert not fetch(evaluations)
+
+
+def test_batches_without_gradients_or_without_passes_are_for_an_evaluation(evaluations):
+    """A few batches may be fetched ahead."""
+    assert fetch(evaluations, has_gradients=False)
+    assert [fetch(evaluations) for _ in range(5)] == [False, False, False, True, True]
+    evaluations.use_batch()
+    assert not fetch(evaluations)
+
+
+def test_the_outermost_step_counts():
+    """An optimizer around another, and one that calls the step of its base class."""
+    nesting, outer, inner = StepNesting(), object(), object()
+    assert nesting.begin(outer, 1)
+    assert [nesting.begin(inner, 1), nesting.begin(outer, 1)] == [False, False]
+    assert [nesting.end(), nesting.end(), nesting.end()] == [False, False, True]
+
+
+def test_a_step_that_raised_an_exception_is_forgotten():
+    """It began before the last backward pass."""
+    nesting, optimizer = StepNesting(), object()
+    assert nesting.begin(optimizer, 1)
+    assert nesting.begin(optimizer, 2)
+    assert nesting.end()
+    assert not nesting
+
+
+def test_an_optimizer_that_steps_again_begins_a_step():
+    """The parts of a chain each step once."""
+    nesting, one, other = StepNesting(), object(), object()
+    assert [nesting.repeats(each) for each in (one, other, one)] == [False, False, True]
+    nesting.count()
+    assert not nesting.repeats(one)
