@@ -55,6 +55,7 @@ class LineReader:
         "_bar",
         "_bar_total",
         "_counts_from",
+        "_ended_steps",
         "_epoch",
         "_open",
         "_section",
@@ -68,6 +69,8 @@ class LineReader:
         self._bar: tuple[float, float] | None = None
         self._bar_total: float | None = None
         self._counts_from = 1.0
+        # The steps of the epoch that has ended below its heading; an evaluation may follow.
+        self._ended_steps: float | None = None
         # An epoch of unknown length: its number, the steps before it, and its steps so far.
         self._open: tuple[float, float, float] | None = None
         self._section: Split | None = None
@@ -146,6 +149,8 @@ class LineReader:
                 return  # the unit of the bar is unknown
         if pattern.at_end and numbers.pop("epoch_step", 0) + 1 < numbers.pop("epoch_steps", 0):
             return
+        if self._is_of_evaluation(numbers):
+            return
         split = pattern.split if not pattern.in_section or self._section is None else self._section
         if split in {"", "train"}:
             self._move(pattern, numbers, pairs)
@@ -161,6 +166,17 @@ class LineReader:
                 record(name, value, split)
         if pattern.repeats and pairs:
             self.scalars.evaluation_due = False
+
+    def _is_of_evaluation(self, numbers: Mapping[str, float]) -> bool:
+        """Return whether a line counts other steps than the epoch that has ended below its heading."""
+        steps = numbers.get("epoch_steps")
+        if steps is None or self._epoch is None or "epoch" in numbers:
+            return False
+        if self._ended_steps not in {None, steps}:
+            return True
+        if numbers.get("epoch_step") == steps:
+            self._ended_steps = steps
+        return False
 
     def _take_own(self, name: str, value: float, split: Split) -> bool:
         """Handle a number whose name has a meaning only in logs; return False for other names."""
@@ -198,6 +214,7 @@ class LineReader:
         self._move_to(step)
         if "epoch" in numbers and numbers.keys() <= _HEADING_WORDS and not pairs:
             self._epoch = numbers["epoch"]  # applies to the lines that follow
+            self._ended_steps = None
             self.scalars.miss(_LINES_OF_EPOCH)
 
     def _move_to(self, step: float | None) -> None:

@@ -50,7 +50,7 @@ STEP_NAMES = (
     "total_timesteps",
 )
 TIME_NAMES = ("_timestamp", "timestamp", "ts", "created_at", "wall_time")
-SPLIT_NAMES = ("mode", "phase", "split", "stage")
+SPLIT_NAMES = ("mode", "phase", "split", "stage", "event", "kind", "type", "dataset", "subset")
 _SILENT = frozenset(
     {
         *TIME_NAMES,

@@ -133,6 +133,11 @@ def test_an_evaluation_of_openmmlab_moves_no_step(tmp_path: Path):
             {"loss": 0.125, "gradient_norm": 2.0},
         ),
         ({"mode": "val", "step": 3, "loss": 2.0}, 3, {"validation_loss": 2.0}),
+        (
+            {"event": "eval", "step": 3, "loss": 2.0, "samples_per_sec": 512},
+            3,
+            {"validation_loss": 2.0},
+        ),
     ],
 )
 def test_rows_of_any_logger_are_read(

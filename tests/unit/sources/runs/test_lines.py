@@ -166,3 +166,21 @@ def test_any_line_that_looks_like_training_is_read(lines: list[str]):
     assert run.evaluations >= 0
     assert all(count >= 0 for count in run.nonfinite.values())
     assert not math.isnan(run.last_time)
+
+
+def test_an_evaluation_after_an_epoch_is_not_the_training():
+    """Keras' `evaluate` writes the same line as an epoch, with the number of its own batches."""
+    found = take(
+        "Epoch 9/20",
+        "625/625 - 24s - loss: 0.4103 - val_loss: 0.8260 - 24s/epoch - 39ms/step",
+        "157/157 - 5s - loss: 0.7984 - accuracy: 0.7311 - 5s/epoch - 31ms/step",
+    )
+    assert (found.step, found.values["loss"], found.values["step_seconds"]) == (5625, 0.4103, 0.039)
+    assert "accuracy" not in found.values
+
+
+def test_the_errors_that_boosting_minimizes_are_losses():
+    """A rate of errors is not."""
+    found = take("[460]\ttraining's rmse: 0.376\tvalid_1's rmse: 0.475")
+    assert (found.values["loss"], found.values["validation_loss"]) == (0.376, 0.475)
+    assert "loss" not in take("[460]\ttrain-error:0.376").values

@@ -111,7 +111,10 @@ def _name_losses(
     return {f"{name}{between}{metric}": word for name in sets for metric in metrics}
 
 
-_LOSSES = ("logloss", "mlogloss", "binary_logloss", "multi_logloss")
+_LOSSES = (
+    *("logloss", "mlogloss", "binary_logloss", "multi_logloss", "cross_entropy"),
+    *("rmse", "rmsle", "mae", "mape", "l1", "l2", "huber", "quantile", "poisson", "tweedie"),
+)
 
 XGBOOST = Format(
     name="XGBoost",
