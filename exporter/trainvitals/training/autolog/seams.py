@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from trainvitals.training.guard import guard
+
 _log = logging.getLogger("trainvitals")
 
 # Receives the positional and the named arguments of a call.
@@ -80,10 +82,7 @@ class Seam:
         def call(*args: object) -> None:
             if is_compiling() or self.is_off:
                 return
-            try:
-                function(*args)
-            except Exception as error:  # noqa: BLE001 - training must continue
-                self._fail(error)
+            self._attempt(function, *args)
 
         leave_uncompiled(call, with_calls=True)
         return call
@@ -111,19 +110,16 @@ class Seam:
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of the program
             if is_compiling() or self.is_off or self.is_inside or is_ignored():
                 return original(*args, **kwargs)
-            self.is_inside = True
+            self.is_inside, has_returned, result = True, False, None
             try:
                 if before is not None:
                     self._attempt(before, args, kwargs)
                 result = original(*args, **kwargs)
-            except BaseException as error:
+                has_returned = True
+            finally:
                 self.is_inside = False
                 if after is not None:
-                    self._attempt(after, args, None, error)
-                raise
-            self.is_inside = False
-            if after is not None:
-                self._attempt(after, args, result, None)
+                    self._attempt(after, args, result, None if has_returned else sys.exc_info()[1])
             return result
 
         leave_uncompiled(call)
@@ -145,13 +141,17 @@ class Seam:
                 setattr(owner, attribute, original)
         self._replaced.clear()
 
-    def _attempt(self, function: Callable[..., object], *args: object) -> None:
-        try:
-            function(*args)
-        except Exception as error:  # noqa: BLE001 - training must continue
-            self._fail(error)
+    @property
+    def errors(self) -> Seam:
+        """The counter of errors in the observation."""
+        return self
 
-    def _fail(self, error: Exception) -> None:
+    @guard
+    def _attempt(self, function: Callable[..., object], *args: object) -> None:
+        function(*args)
+
+    def note(self, error: Exception) -> None:
+        """End the observation after its first error."""
         if self.is_off:
             return
         self.restore()
