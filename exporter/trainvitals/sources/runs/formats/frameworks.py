@@ -15,16 +15,22 @@ KERAS = Format(
         line(rf"^\s{{0,12}}{_COUNT} \[[=>.]{{1,80}}\] - ETA: [\d:s ]{{1,20}} - <pairs>", "] - ETA: ", "oss"),
         line(r"^\s{0,12}\d{1,12}/\d{1,12} [^/]{0,200}?s/sample(?: - <pairs>)?", "s/sample", "oss"),
         line(rf"^\s{{0,12}}{_COUNT} - [\d.]{{1,12}}s - (?P<pairs>[a-z].*)", "/", "s - ", "loss: "),
+        line(
+            r"(?:LearningRateScheduler setting|ReduceLROnPlateau reducing) learning rate to "
+            r"(?P<learning_rate>\d[\d.e-]{0,30}\d)",
+            "ing learning rate to ",
+        ),
     ),
     first_epoch=1,
     example="""\
+Epoch 2: LearningRateScheduler setting learning rate to 0.00025.
 Epoch 2/3
  150/1875 ━━━━━━━━━━━━━━━━━━━━ 1s 750us/step - accuracy: 0.8125 - loss: 0.6250
 1875/1875 ━━━━━━━━━━━━━━━━━━━━ 2s 800us/step - accuracy: 0.8750 - loss: 0.5000 - val_accuracy: 0.8906 - val_loss: 0.4375
 """,
     reads={
         "step": 3750, "epoch": 2, "total_epochs": 3, "epoch_step": 1875, "epoch_steps": 1875,
-        "step_seconds": 0.0008, "loss": 0.5, "accuracy": 0.875, "validation_loss": 0.4375,
+        "step_seconds": 0.0008, "learning_rate": 0.00025, "loss": 0.5, "accuracy": 0.875, "validation_loss": 0.4375,
         "validation_accuracy": 0.8906,
     },
 )  # fmt: skip

@@ -60,15 +60,17 @@ HUGGING_FACE = Format(
         ),
         line(_DICT_WITH_LOSS, "{'", "loss': "),
         line(_HUGGING_DICT, "{'", "'epoch': "),
+        line(r"^  (?P<name>eval_(?:loss|accuracy)) {1,60}= {1,60}<value>$", "  eval_"),
     ),
     example="""\
 {'loss': 1.25, 'grad_norm': 0.5, 'learning_rate': 0.0001}
 {'eval_loss': 1.125, 'eval_runtime': 4.5, 'eval_samples_per_second': 22.5, 'epoch': 0.5}
  50%|#####     | 100/200 [00:10<00:10,  9.50it/s]{'loss': 1.0, 'grad_norm': 0.25, 'learning_rate': 5e-05, 'epoch': 0.5}
+  eval_loss               =     1.0625
 """,
     reads={
         "step": 100, "epoch": 0.5, "total_steps": 200, "loss": 1.0, "gradient_norm": 0.25,
-        "learning_rate": 5e-05, "validation_loss": 1.125,
+        "learning_rate": 5e-05, "validation_loss": 1.0625,
     },
 )  # fmt: skip
 
