@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import Any
 
 _log = logging.getLogger("trainvitals")
@@ -39,6 +40,27 @@ def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noq
         mark(function.__code__, strategy)
 
 
+class TrainingThread:
+    """The thread that trains.
+
+    Attributes:
+        ident: The identifier of the thread; 0 before a thread has begun to train.
+    """
+
+    __slots__ = ("ident",)
+
+    def __init__(self) -> None:
+        self.ident = 0
+
+    def is_other(self) -> bool:
+        """Return whether another thread trains than the one that calls this."""
+        return self.ident != 0 and self.ident != get_ident()
+
+    def claim(self) -> None:
+        """Record that the current thread trains, unless a thread does."""
+        self.ident = self.ident or get_ident()
+
+
 class Seam:
     """One kind of events in a training loop, observed at one or more functions.
 
@@ -48,7 +70,7 @@ class Seam:
     Args:
         name: The name of the events, for the log.
         is_compiling: A function that returns whether the call is being compiled.
-        is_ignored: A function that returns whether calls are not observed at present.
+        thread: The thread whose calls are observed.
         failed: A function that is called after the observation has failed.
 
     Attributes:
@@ -61,16 +83,15 @@ class Seam:
         name: str,
         *,
         is_compiling: Callable[[], bool],
-        is_ignored: Callable[[], bool],
+        thread: TrainingThread,
         failed: Callable[[], object] | None = None,
     ) -> None:
         self.is_off = self.is_inside = False
         self._name = name
         self._is_compiling = is_compiling
-        self._is_ignored = is_ignored
+        self._thread = thread
         self._failed = failed
-        for function in (is_ignored, Seam._attempt):
-            leave_uncompiled(function, with_calls=True)
+        leave_uncompiled(Seam._attempt, with_calls=True)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
@@ -88,7 +109,7 @@ class Seam:
         leave_uncompiled(call, with_calls=True)
         return call
 
-    def wrap(
+    def wrap(  # noqa: C901 - a call fewer on every step
         self,
         owner: Any,  # noqa: ANN401 - a class or a module
         attribute: str,
@@ -105,16 +126,26 @@ class Seam:
             after: A function that is called after each call, also if the call raised an exception.
         """
         original = getattr(owner, attribute)
-        is_compiling, is_ignored = self._is_compiling, self._is_ignored
+        is_compiling, thread = self._is_compiling, self._thread
 
+        # Between two steps, a model displaces this code from the caches of the processor, so that
+        # each further function costs microseconds.
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of the program
-            if is_compiling() or self.is_off or self.is_inside or is_ignored():
+            if (
+                is_compiling()
+                or self.is_off
+                or self.is_inside
+                or thread.ident not in (0, get_ident())
+            ):
                 return original(*args, **kwargs)
             self.is_inside = True
             try:
                 if before is not None:
-                    self._attempt(before, args, kwargs)
+                    try:
+                        before(args, kwargs)
+                    except Exception as error:  # noqa: BLE001 - training must continue
+                        self._fail(error)
                 result = original(*args, **kwargs)
             except BaseException as error:
                 self.is_inside = False
@@ -123,10 +154,16 @@ class Seam:
                 raise
             self.is_inside = False
             if after is not None:
-                self._attempt(after, args, result, None)
+                try:
+                    after(args, result, None)
+                except Exception as error:  # noqa: BLE001 - training must continue
+                    self._fail(error)
             return result
 
         leave_uncompiled(call)
+        for function in (before, after):
+            if function is not None:
+                leave_uncompiled(function, with_calls=True)
         # A function is pickled by its name, so that each name must lead to the same function.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):
