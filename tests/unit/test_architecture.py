@@ -59,6 +59,9 @@ OTHER_FORMATS = {
 BROAD_EXCEPTS = {
     ("workers.py", "attempt"),
     ("training/guard.py", "guarded"),
+    # In functions of PyTorch; the first error ends the observation of that function, and is logged.
+    ("training/autolog/seams.py", "call"),
+    ("training/autolog/seams.py", "_attempt"),
     # At the start of programs that did not ask for it, before the package can be imported.
     ("runner/startup/sitecustomize.py", "_observe"),
 }
