@@ -66,12 +66,13 @@ class Batches:
         tokens: The number of tokens in these backward passes; None if batches have no `input_ids`.
     """
 
-    __slots__ = ("_ahead", "_has_tokens", "_uncertain", "samples", "tokens")
+    __slots__ = ("_ahead", "_has_tokens", "_is_first", "_plain", "_uncertain", "samples", "tokens")
 
     def __init__(self) -> None:
         self._ahead: deque[tuple[int, int | None]] = deque(maxlen=_MOST_AHEAD)
         self._uncertain: tuple[int, int | None] | None = None
-        self._has_tokens = True
+        self._has_tokens = self._is_first = True
+        self._plain: type | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -88,9 +89,12 @@ class Batches:
                 `confirm` only.
         """
         tokens = count_tokens(batch) if self._has_tokens else None
-        counts = (count_samples(batch) or 0, tokens)
+        shape = getattr(batch[0], "shape", None) if type(batch) is self._plain and batch else None  # type: ignore[index] # a sequence
+        counts = (int(shape[0]) if shape else count_samples(batch) or 0, tokens)
         if is_certain:
-            self._has_tokens = tokens is not None  # all batches have the same structure
+            if self._is_first:  # all batches have the same structure
+                self._has_tokens, self._is_first = tokens is not None, False
+                self._plain = type(batch) if _is_plain(batch) else None
             self._ahead.append(counts)
         else:
             self._uncertain = counts
@@ -111,3 +115,14 @@ class Batches:
         self.samples += samples
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens
+
+
+def _is_plain(batch: object) -> bool:
+    """Return whether the first member of a batch has the samples in its first dimension.
+
+    Members that differ in their first dimension only may be a sample each.
+    """
+    if type(batch) not in {list, tuple} or not batch:
+        return False
+    shapes = [tuple(getattr(member, "shape", ())) for member in batch]  # type: ignore[attr-defined]
+    return bool(shapes[0]) and (len(shapes) == 1 or len({shape[1:] for shape in shapes}) > 1)

@@ -16,12 +16,13 @@ class Evaluations:
     they are fetched without gradients, or if no backward pass follows several fetched batches.
     """
 
-    __slots__ = ("_evaluated", "_others", "_unused", "is_fetching")
+    __slots__ = ("_evaluated", "_has_gradients", "_others", "_unused", "is_fetching")
 
     def __init__(self) -> None:
         self._evaluated: weakref.ref[Any] | None = None
         self._others: dict[int, weakref.ref[Any]] = {}
         self._unused = 0
+        self._has_gradients = True
         self.is_fetching = False  # whether the latest batch is used for an evaluation
 
     def set_mode(self, module: Any) -> str | None:  # noqa: ANN401 - a module of PyTorch
@@ -37,13 +38,14 @@ class Evaluations:
         self._evaluated = weakref.ref(module)
         return "validation"
 
-    def begin_fetch(self, *, has_gradients: bool, has_passes: bool) -> bool:
+    def begin_fetch(self, has_gradients: bool, has_passes: bool) -> bool:  # noqa: FBT001 - on every step
         """Return whether the next batch is used for an evaluation.
 
         Args:
             has_gradients: Whether gradients are enabled.
             has_passes: Whether backward passes can be observed in this process.
         """
+        self._has_gradients = has_gradients
         self.is_fetching = (
             self._evaluated is not None
             or not has_gradients
@@ -51,10 +53,11 @@ class Evaluations:
         )
         return self.is_fetching
 
-    def end_fetch(self) -> None:
-        """Record that a batch was fetched while gradients were enabled."""
-        if self._evaluated is None:
+    def end_fetch(self) -> bool:
+        """Record that a batch was fetched; return whether it may be used for training."""
+        if self._has_gradients and self._evaluated is None:
             self._unused += 1
+        return self._has_gradients
 
     def use_batch(self) -> bool:
         """Record a backward pass; return whether the model in evaluation was not the trained one."""

@@ -18,9 +18,12 @@ class LossSampler:
     Args:
         torch: The module `torch`.
         monotonic: A clock that never jumps, in seconds.
+
+    Attributes:
+        is_stale: Whether the gradients so far are discarded if another backward pass follows.
     """
 
-    __slots__ = ("_due", "_is_sampling", "_is_stale", "_monotonic", "_passes", "_scaled", "_torch")
+    __slots__ = ("_due", "_is_sampling", "_monotonic", "_passes", "_scaled", "_torch", "is_stale")
     _due: float
 
     def __init__(self, torch: Any, *, monotonic: Callable[[], float] = time.monotonic) -> None:  # noqa: ANN401 - a module
@@ -28,7 +31,7 @@ class LossSampler:
         self._monotonic = monotonic
         self._due = 0.0
         self._passes: list[Any] = []
-        self._is_sampling = self._is_stale = False
+        self._is_sampling = self.is_stale = False
         self._scaled: tuple[int, Any] = (0, None)
 
     def scale(self, scaled: object, loss: object) -> None:
@@ -43,9 +46,9 @@ class LossSampler:
             parts: The number by which a framework divides the value.
             is_repeated: Whether the pass is inside an optimizer's step.
         """
-        if self._is_stale:
+        if self.is_stale:
             self._passes.clear()
-            self._is_stale = False
+            self.is_stale = False
         if not self._passes:
             self._is_sampling = self._monotonic() >= self._due
         if not self._is_sampling:
@@ -58,13 +61,9 @@ class LossSampler:
             value = value.detach()
             self._passes.append(value if parts == 1 else value / parts)
 
-    def drop(self) -> None:
-        """Record that the gradients so far are discarded if another backward pass follows."""
-        self._is_stale = True
-
     def end_step(self, *, is_counted: bool) -> Any:  # noqa: ANN401 - a tensor
         """Return the loss of a step; None if the loss was not sampled or the step is not counted."""
-        self._is_stale, self._scaled = False, (0, None)
+        self.is_stale, self._scaled = False, (0, None)
         if not self._passes:
             return None
         loss = sum(self._passes[1:], self._passes[0])

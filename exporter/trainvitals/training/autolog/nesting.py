@@ -28,7 +28,9 @@ class StepNesting:
                 the last of them, that step raised an exception.
         """
         owner = id(optimizer)
-        if any(each == owner and before != passes for each, before in self._in_progress):
+        if self._in_progress and any(
+            each == owner and before != passes for each, before in self._in_progress
+        ):
             self._in_progress.clear()
         self._in_progress.append((owner, passes))
         return len(self._in_progress) == 1

@@ -26,7 +26,6 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainvitals.training.autolog.checkpoints import Checkpoints
@@ -34,7 +33,7 @@ from trainvitals.training.autolog.counting import Batches, StepCounter
 from trainvitals.training.autolog.evaluations import Evaluations
 from trainvitals.training.autolog.losses import LossSampler, is_capturing
 from trainvitals.training.autolog.nesting import StepNesting
-from trainvitals.training.autolog.seams import Seam
+from trainvitals.training.autolog.seams import Seam, TrainingThread
 from trainvitals.training.autolog.shapes import ShapeReader
 from trainvitals.training.monitor import TrainingMonitor
 
@@ -64,8 +63,9 @@ class Autolog:
         self.monitor: TrainingMonitor | None = None
         self._torch: Any = torch
         self._monotonic = monotonic
-        self._is_over = self._is_opening = False
-        self._thread = 0
+        self._is_opening = False
+        self._thread = TrainingThread()
+        self._mark: Callable[[str], object] = _ignore_phase
         self._steps, self._batches = StepCounter(), Batches()
         self._nesting, self._evaluations = StepNesting(), Evaluations()
         self._losses = LossSampler(torch, monotonic=monotonic)
@@ -91,7 +91,9 @@ class Autolog:
         self._discarding = self._make_seam("discarded gradients")
         self._evaluation = self._make_seam("evaluations")
         self._checkpoints = Checkpoints(
-            self._make_seam("checkpoints"), mark=self._mark, saved=self._note_checkpoint
+            self._make_seam("checkpoints"),
+            mark=lambda phase: self._mark(phase),  # noqa: PLW0108 - replaced later
+            saved=self._note_checkpoint,
         )
         self._graphing = self._make_seam("CUDA graphs")
 
@@ -187,15 +189,11 @@ class Autolog:
         seam = Seam(
             name,
             is_compiling=self._torch.compiler.is_compiling,
-            is_ignored=self._is_ignored,
+            thread=self._thread,
             failed=failed,
         )
         self._seams.append(seam)
         return seam
-
-    def _is_ignored(self) -> bool:
-        """Return whether a call is not of the observed training loop."""
-        return self._is_over or self._thread not in {0, get_ident()}
 
     def _give_way(self, monitor: TrainingMonitor) -> None:
         """Stop if the program reports by itself."""
@@ -212,15 +210,14 @@ class Autolog:
         self._stop()
 
     def _stop(self) -> None:
-        self._is_over = True
-        self.monitor = None
+        self.monitor, self._mark = None, _ignore_phase
         for seam in self._seams:
             seam.restore()
 
     # Steps.
 
     def _before_step(self, optimizer: object, *_: object) -> None:
-        if self._backward.is_inside or self._is_ignored():
+        if self._backward.is_inside or self._thread.is_other():
             return
         if self._nesting.begin(optimizer, self._all_backwards):
             self._mark("optimizer")
@@ -229,14 +226,14 @@ class Autolog:
         if self._backward.is_inside:  # also on a thread of the autograd engine
             self._stepped_in_backward = True
             return
-        if self._is_ignored():
+        if self._thread.is_other():
             return
         self._hooked_steps += 1
         if not self._nesting.end() or self._engine.is_inside:
             return
         if is_capturing(self._torch):
             self._captured = weakref.ref(optimizer)
-        elif _found_infinite(optimizer):
+        elif getattr(optimizer, "found_inf", None) is not None and _found_infinite(optimizer):
             self._skip_step()
         elif self._backwards or self._fetches or self._is_lone(optimizer):
             self._end_step(optimizer)
@@ -272,7 +269,7 @@ class Autolog:
             self.monitor.mark("other")
 
     def _end_step(self, owner: object) -> None:
-        self._thread = self._thread or get_ident()
+        self._thread.claim()
         self._fetches = self._backwards = 0
         self._nesting.count()
         is_counted = self._steps.count(owner)
@@ -297,7 +294,7 @@ class Autolog:
                 self._unhooked_steps > 1
             ):  # the first one may be followed by a step that calls a hook
                 self._end_step(args[0])
-        self._losses.drop()
+        self._losses.is_stale = True
 
     def _wake(self) -> None:
         """Open a monitor if the steps so far prove that this process trains."""
@@ -312,7 +309,7 @@ class Autolog:
         if monitor.path is None:
             self._stop()
         else:
-            self.monitor = monitor
+            self.monitor, self._mark = monitor, monitor.mark
 
     def _after_capture(self, args: tuple[Any, ...], *_: object) -> None:
         if self._captured is not None:
@@ -326,16 +323,12 @@ class Autolog:
             self._batches.use()
             self._end_step(optimizer() or self)
 
-    def _mark(self, phase: str) -> None:
-        if self.monitor is not None:
-            self.monitor.mark(phase)
-
     # Batches and evaluations.
 
     def _before_fetch(self, _args: object, _kwargs: object) -> None:
         self._nesting.clear()
         is_validating = self._evaluations.begin_fetch(
-            has_gradients=self._torch.is_grad_enabled(), has_passes=self._all_backwards > 0
+            self._torch.is_grad_enabled(), self._all_backwards > 0
         )
         self._mark("validation" if is_validating else "data_wait")
 
@@ -347,12 +340,11 @@ class Autolog:
                 self.monitor.count_data_error()
             self._mark("other")
             return
-        if not self._torch.is_grad_enabled():
+        if not self._evaluations.end_fetch():
             return
-        self._evaluations.end_fetch()
-        is_validating = self._evaluations.is_fetching
-        self._batches.fetch(batch, is_certain=not is_validating)
-        if not is_validating:
+        is_certain = not self._evaluations.is_fetching
+        self._batches.fetch(batch, is_certain=is_certain)
+        if is_certain:
             self._has_fetched = True
             self._fetches += 1
             self._mark("forward")
@@ -373,15 +365,17 @@ class Autolog:
             self._batches.add(*self._shapes.read(value))
 
     def _after_backward(self, *_: object) -> None:
-        self._thread = self._thread or get_ident()
+        self._thread.claim()
         self._backwards += 1
         self._all_backwards += 1
         self._batches.use()
         if self._stepped_in_backward:
             self._stepped_in_backward = False
             self._end_step(self)
-        elif not self._nesting:
-            self._mark("other")
+
+
+def _ignore_phase(_: str) -> None:
+    """Receive a phase before the loop has proved to train, or after the observation has ended."""
 
 
 def _found_infinite(optimizer: object) -> bool:

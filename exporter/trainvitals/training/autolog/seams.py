@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import Any
 
 from trainvitals.training.guard import guard
@@ -41,6 +42,27 @@ def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noq
         mark(function.__code__, strategy)
 
 
+class TrainingThread:
+    """The thread that trains.
+
+    Attributes:
+        ident: The identifier of the thread; 0 before a thread has begun to train.
+    """
+
+    __slots__ = ("ident",)
+
+    def __init__(self) -> None:
+        self.ident = 0
+
+    def is_other(self) -> bool:
+        """Return whether another thread trains than the one that calls this."""
+        return self.ident != 0 and self.ident != get_ident()
+
+    def claim(self) -> None:
+        """Record that the current thread trains, unless a thread does."""
+        self.ident = self.ident or get_ident()
+
+
 class Seam:
     """One kind of events in a training loop, observed at one or more functions.
 
@@ -50,7 +72,7 @@ class Seam:
     Args:
         name: The name of the events, for the log.
         is_compiling: A function that returns whether the call is being compiled.
-        is_ignored: A function that returns whether calls are not observed at present.
+        thread: The thread whose calls are observed.
         failed: A function that is called after the observation has failed.
 
     Attributes:
@@ -63,16 +85,15 @@ class Seam:
         name: str,
         *,
         is_compiling: Callable[[], bool],
-        is_ignored: Callable[[], bool],
+        thread: TrainingThread,
         failed: Callable[[], object] | None = None,
     ) -> None:
         self.is_off = self.is_inside = False
         self._name = name
         self._is_compiling = is_compiling
-        self._is_ignored = is_ignored
+        self._thread = thread
         self._failed = failed
-        for function in (is_ignored, Seam._attempt):
-            leave_uncompiled(function, with_calls=True)
+        leave_uncompiled(Seam._attempt, with_calls=True)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
@@ -104,11 +125,18 @@ class Seam:
             after: A function that is called after each call, also if the call raised an exception.
         """
         original = getattr(owner, attribute)
-        is_compiling, is_ignored = self._is_compiling, self._is_ignored
+        is_compiling, thread = self._is_compiling, self._thread
 
+        # Between two steps, a model displaces this code from the caches of the processor, so that
+        # each further function costs microseconds.
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of the program
-            if is_compiling() or self.is_off or self.is_inside or is_ignored():
+            if (
+                is_compiling()
+                or self.is_off
+                or self.is_inside
+                or thread.ident not in (0, get_ident())
+            ):
                 return original(*args, **kwargs)
             self.is_inside, has_returned, result = True, False, None
             try:
@@ -123,6 +151,9 @@ class Seam:
             return result
 
         leave_uncompiled(call)
+        for function in (before, after):
+            if function is not None:
+                leave_uncompiled(function, with_calls=True)
         # A function is pickled by its name, so that each name must lead to the same function.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):

@@ -31,9 +31,8 @@ def evaluations():
 
 def fetch(evaluations, *, has_gradients=True):
     """Fetch a batch, and return whether it is used for an evaluation."""
-    found = evaluations.begin_fetch(has_gradients=has_gradients, has_passes=True)
-    if has_gradients:
-        evaluations.end_fetch()
+    found = evaluations.begin_fetch(has_gradients, has_passes=True)
+    assert evaluations.end_fetch() == has_gradients
     return found
 
 

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from trainvitals.training.autolog.seams import Seam
+from trainvitals.training.autolog.seams import Seam, TrainingThread
 
 
 class Owner:
@@ -22,7 +22,7 @@ class Owner:
 @pytest.fixture
 def seam():
     """A seam whose calls are observed."""
-    return Seam("calls", is_compiling=lambda: False, is_ignored=lambda: False)
+    return Seam("calls", is_compiling=lambda: False, thread=TrainingThread())
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_failing_observation_ends_and_is_logged_once(owner, caplog, at):
     seam = Seam(
         "calls",
         is_compiling=lambda: False,
-        is_ignored=lambda: False,
+        thread=TrainingThread(),
         failed=lambda: failures.append(1),
     )
 
@@ -97,7 +97,7 @@ def test_a_patch_of_the_programs_own_is_left(seam, owner):
 def test_what_is_compiled_is_not_observed(owner):
     """The question is asked first."""
     seen = []
-    seam = Seam("calls", is_compiling=lambda: True, is_ignored=lambda: 1 / 0)
+    seam = Seam("calls", is_compiling=lambda: True, thread=None)
     seam.wrap(owner, "call", before=lambda *_: seen.append(1))
     assert (owner().call(1), seen, seam.hook(seen.append)(1)) == (1, [], None)
 
