@@ -12,6 +12,7 @@ from trainvitals.sources.accelerators.reading import State
 from trainvitals.sources.accelerators.xids import XIDS
 from trainvitals.sources.containers.reading import Health, Status
 from trainvitals.verdicts.causes.judge import REASONS
+from trainvitals.verdicts.idle import REASONS as IDLE_REASONS
 
 # On every series of a target; the last two stand for whatever else a user gives a target.
 TARGET_LABELS = frozenset({"job", "instance", "cluster", "team"})
@@ -98,6 +99,7 @@ def read_metrics(pages: Iterable[str]) -> dict[str, Metric]:
     values["accelerator", "class"] = {xid.severity for xid in XIDS}
     values["accelerator", "state"] = set(State.__args__)  # type: ignore[attr-defined]
     values["accelerator", "action"] = {xid.action for xid in XIDS}
+    values["accelerator", "reason"] |= {*IDLE_REASONS}
     values["container", "reason"] = set(REASONS)
     values["container", "state"] = set(Status.__args__)  # type: ignore[attr-defined]
     values["container", "status"] = set(Health.__args__)  # type: ignore[attr-defined]
