@@ -61,6 +61,25 @@ def test_the_users_module_runs_once_and_has_its_name(tmp_path, switch):
     assert done.stderr == ""
 
 
+def test_another_tool_s_module_that_leaves_out_itself_alone_ends(tmp_path):
+    """Each of the three modules runs once, in the order of the path."""
+    tool, own = tmp_path / "tool", tmp_path / "own"
+    for folder in (tool, own):
+        folder.mkdir()
+    (own / "sitecustomize.py").write_text("print('own')")
+    (tool / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "from importlib.machinery import PathFinder\n"
+        "from importlib.util import module_from_spec\n"
+        "print('tool')\n"
+        "rest = [place for place in sys.path if place != os.path.dirname(__file__)]\n"
+        "spec = PathFinder.find_spec('sitecustomize', rest)\n"
+        "spec.loader.exec_module(module_from_spec(spec))\n"
+    )
+    done = start("print('program')", path=[tool, own])
+    assert (done.stdout.split(), done.stderr) == (["tool", "own", "program"], "")
+
+
 def test_what_the_users_module_raises_is_reported_as_by_python(tmp_path):
     """With the program going on."""
     (tmp_path / "sitecustomize.py").write_text("raise RuntimeError('mine')")

@@ -60,11 +60,18 @@ def _leave_traceback(package):
 
 
 def _find_next(here):
-    """Return the spec of the module that Python would import without this directory, or None."""
+    """Return the spec of the module that Python would import without the modules run so far, or None.
+
+    Another tool's module may leave out itself alone, and so run this module once more.
+    """
     from importlib.machinery import PathFinder
 
-    places = [place for place in sys.path if os.path.abspath(place or os.curdir) != here]
-    return PathFinder.find_spec("sitecustomize", places)
+    done = sys.__dict__.setdefault("_trainvitals_chained", {here})
+    places = [place for place in sys.path if os.path.abspath(place or os.curdir) not in done]
+    spec = PathFinder.find_spec("sitecustomize", places)
+    if spec is not None and spec.origin:
+        done.add(os.path.dirname(os.path.abspath(spec.origin)))
+    return spec
 
 
 def _chain(here):
