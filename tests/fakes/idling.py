@@ -37,7 +37,7 @@ def end_with_parent() -> None:
 
 
 def name(text: str) -> None:
-    """Give the calling thread a name, as libraries do."""
+    """Set the name of the calling thread, as libraries do."""
     _LIBC.prctl(_PR_SET_NAME, text.encode())
 
 

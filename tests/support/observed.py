@@ -1,4 +1,4 @@
-"""Programs that nobody instrumented, run below `trainvitals run`."""
+"""Programs without a line of the client, run below `trainvitals run`."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Terminal:
         assert ready, self.output
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # nobody has the terminal any more
+        except OSError:  # its reader has closed the terminal
             return False
         self.output += data
         return bool(data)

@@ -96,7 +96,7 @@ class OutputLog:
         """Ignore the exit of a process."""
 
     def resize(self) -> None:
-        """Give the pseudo-terminals the size of the terminal, and tell the command of it.
+        """Copy the size of the terminal to the pseudo-terminals, and signal the command.
 
         The command may have asked for the size before, when the terminal told it.
         """
@@ -130,7 +130,7 @@ class OutputLog:
         os.close(channel.source)
 
     def _pass_on(self, channel: _Channel) -> bool:
-        """Copy some output; return False if there will be no more, or nobody reads it."""
+        """Copy some output; return False if there will be no more, or its reader has closed it."""
         try:
             data = os.read(channel.source, _CHUNK_BYTES)
         except OSError:  # all processes have closed the pseudo-terminal

@@ -93,7 +93,7 @@ class RankFollower:
 
 
 def _find_last_lives(files: Iterable[SeenFile]) -> set[FileKey]:
-    """Return the last run file of each process; a process may replace its program and begin anew."""
+    """Return the last run file of each process; a process may replace its program and begin again."""
     lives: dict[tuple[int, int], tuple[float, FileKey]] = {}
     for file in files:
         identity = file.record.identity

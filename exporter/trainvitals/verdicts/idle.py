@@ -233,7 +233,7 @@ def _list_ranks(rank: RankReading | None, device: IdleDevice) -> Iterator[tuple[
             yield pid, f"rank {other.rank} of its run"
 
 
-# ---- What a process waits for that delays nobody else ----
+# Waits that delay no other process.
 
 
 def _find_data_phase(seen: Surroundings, rank: RankReading | None) -> str:  # noqa: ARG001

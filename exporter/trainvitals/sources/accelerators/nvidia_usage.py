@@ -52,8 +52,8 @@ class ProcessUsage:
     def read(self) -> Mapping[int, float | None] | None:
         """Return the utilization of the GPU by each process that used it, 0 to 1, by PID.
 
-        A utilization above 1 is unknown and becomes None. The result is None if the driver does not support or permit the call, or if the call fails
-        temporarily.
+        A utilization above 1 is unknown and becomes None. The result is None if the driver does not
+        support or permit the call, or if the call fails temporarily.
 
         Raises:
             DeviceError: The GPU cannot be read.

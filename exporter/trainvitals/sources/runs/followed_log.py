@@ -22,7 +22,7 @@ class FollowedLog:
         format: The format of the file; None while the file has no complete line.
         runs: The readers of the runs in the file, by the run names in the log lines; the empty name
             stands for the file's own run.
-        previous: The readers before the file was written anew, until the new file has a number.
+        previous: The readers before the file was rewritten, until the new file has a number.
         tail: The text of an incomplete line that was already read.
         is_inside: Whether the offset is inside a line whose beginning was not read.
         lines: The number of lines that were read.

@@ -71,7 +71,7 @@ class LineFormat(Protocol):
     Attributes:
         source: The kind of file, as in `FoundRun`.
         longest: The length of the longest line that is read.
-        is_rewritten: Whether a file that does not continue was written anew, and describes the same
+        is_rewritten: Whether a file that does not continue was rewritten, and describes the same
             run; otherwise it is the next log of the run.
         takes_tail: Whether a last line without an end can be read.
         is_document: Whether the file is one document, which is passed to `take` as a whole.

@@ -325,7 +325,7 @@ class RunScalars:
         return slot
 
     def _choose_owner(self, slot: _Slot) -> None:
-        """Give a slot its word if the word's slot is no longer current, or is logged less often."""
+        """Store a slot under its word if the word's slot is not current, or is logged less often."""
         word = slot.place.word
         owner = None if word is None else self._owners[word]
         if word is None or owner is None or owner is slot:

@@ -43,7 +43,7 @@ def search(*pids: int, instrumented: tuple[int, ...] = (), **options: object) ->
 
 
 def name_files(held: HeldFiles, folder: Path) -> set[str]:
-    """Give the paths below a folder."""
+    """Return the paths below a folder."""
     return {os.path.relpath(file.path, folder) for file in held.files}
 
 

@@ -19,14 +19,14 @@ def make_run(
 
 
 def choose(*runs: FoundRun, instrumented: tuple[int, ...] = ()) -> list[str]:
-    """Give the paths of the chosen runs."""
+    """Return the paths of the chosen runs."""
     return sorted(run.path for run in choose_held(runs, instrumented))
 
 
-LOG = make_run("/work/train.log", "log", 7, time=9.0)
-TABLE = make_run("/work/a/metrics.csv", "csv", 7)
-EVENTS = make_run("/work/a/events.out.tfevents.1", "tensorboard", 7)
-STATE = make_run("/work/out/trainer_state.json", "json", 7, time=20.0)
+LOG = make_run("/data/train.log", "log", 7, time=9.0)
+TABLE = make_run("/data/a/metrics.csv", "csv", 7)
+EVENTS = make_run("/data/a/events.out.tfevents.1", "tensorboard", 7)
+STATE = make_run("/data/out/trainer_state.json", "json", 7, time=20.0)
 
 
 def test_a_process_alone_has_one_run():
@@ -39,21 +39,21 @@ def test_a_process_alone_has_one_run():
 
 def test_the_latest_file_of_a_kind_is_chosen():
     """A process that trains one model after another shows the last."""
-    later = make_run("/work/b/metrics.csv", "csv", 7, time=2.0)
+    later = make_run("/data/b/metrics.csv", "csv", 7, time=2.0)
     assert choose(TABLE, later) == [later.path]
 
 
 def test_processes_in_one_folder_have_a_run_for_each_folder():
     """The files of one folder, or of a folder in it, are one run."""
     both = [replace(run, holders=(7, 8)) for run in (TABLE, EVENTS)]
-    other = replace(TABLE, path="/work/b/metrics.csv", holders=(7, 8))
-    assert choose(*both, other) == ["/work/a/events.out.tfevents.1", "/work/b/metrics.csv"]
+    other = replace(TABLE, path="/data/b/metrics.csv", holders=(7, 8))
+    assert choose(*both, other) == ["/data/a/events.out.tfevents.1", "/data/b/metrics.csv"]
     assert choose(*both, other, replace(LOG, holders=(7, 8))) == [EVENTS.path, other.path]
 
 
 def test_a_run_file_comes_before_all_files():
     """A file that a flag names stays, for the flag says so."""
-    named = make_run("/work/x.log", "log", 7, named=True)
+    named = make_run("/data/x.log", "log", 7, named=True)
     assert choose(LOG, TABLE, instrumented=(7,)) == []
     assert choose(named, LOG, TABLE) == [named.path]
 

@@ -59,7 +59,7 @@ def test_sparse_rows_of_lightning_are_one_run(tmp_path: Path):
 
 
 def test_a_header_that_grows_is_read_again(tmp_path: Path):
-    """A file that is written anew with more columns is the same run."""
+    """A file that is rewritten with more columns is the same run."""
     path = tmp_path / "metrics.csv"
     path.write_text(LIGHTNING)
     source = make_source(path)

@@ -9,7 +9,7 @@ from trainvitals.sources.runs.discovery import FoundFile, describe_file
 from trainvitals.sources.runs.mlflow import MlflowSource, parse_metric
 
 META = """\
-artifact_uri: file:///work/mlruns/0/6f/artifacts
+artifact_uri: file:///data/mlruns/0/6f/artifacts
 end_time: null
 experiment_id: '0'
 run_id: 6f
