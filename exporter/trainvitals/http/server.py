@@ -175,7 +175,7 @@ class Server:
         self._loop.wake()
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Schedule a call in the thread of `run`, from any thread or signal handler."""
+        """Schedule a call in the thread that executes `run`; any thread or signal handler may do so."""
         self._loop.call_soon(action)
         self._loop.wake()  # A signal handler also runs in that thread.
 

@@ -24,13 +24,13 @@ class Collector(Protocol[Reading]):
     name: str
 
     def read(self, deadline: float) -> Reading:
-        """Read the part of the machine that belongs to this collector.
+        """Read the values that this collector exports.
 
         Args:
             deadline: The time at which the scrape stops waiting, as `time.monotonic` returns it.
 
         Raises:
-            SourceError: The part of the machine could not be read; the error's message is reported
+            SourceError: The values could not be read; the error's message is reported
                 as the reason.
         """
         ...

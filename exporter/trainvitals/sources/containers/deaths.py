@@ -200,7 +200,7 @@ class EvidenceBuilder:
     def _look_up(self, ending: Ending) -> tuple[KernelNews | None, Gap | None]:
         """Return the kernel log's records of the start that ended.
 
-        If the kernel log cannot be read, the first value is None, and the second value is the gap.
+        If the kernel log cannot be read, the first value is None, and the second value says why.
         """
         recent = ending.time - _BEFORE_SECONDS
         started = ending.attempt.started

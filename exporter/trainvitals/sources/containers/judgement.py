@@ -1,4 +1,4 @@
-"""The interface of a verdict on an exit; the sources do not depend on its implementation."""
+"""The interface for judging why a container exited; the sources depend on this interface only."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 **File**: consecutive records (TFRecord), all little-endian: u64 length of the data, u32 masked
 CRC-32C of these eight bytes, the data, u32 masked CRC-32C of the data. The masked form of a CRC c
-is `rotate_right(c, 15) + 0xa282ead8`. A writer flushes irregularly, so the last record may be
+is `rotate_right(c, 15) + 0xa282ead8`, modulo 2**32. A writer flushes irregularly, so the last record may be
 incomplete.
 
 **Data**: a protocol buffer `Event`: 1 wall_time (double, Unix seconds), 2 step (int64), 5 summary.

@@ -1,4 +1,4 @@
-"""Keeps the past 15 minutes of some values, in steps of `TRACE_STEP_SECONDS`.
+"""Keeps the last 15 minutes of the values that the page draws, in steps of `TRACE_STEP_SECONDS`.
 
 Each step contains the mean of the step's values. No reading is made only for a trace, so steps can
 be empty: a step whose readings had no value is a gap, and a step without a reading is interpolated
