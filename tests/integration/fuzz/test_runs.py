@@ -54,13 +54,17 @@ class Stage:
         outside = folder / "outside.tv"
         outside.write_bytes(compose_run_file(CANARY, wall_time=time.time()))
         (self.runs / "link.tv").symlink_to(outside)
-        good = compose_run_file("innocent", wall_time=time.time(), global_step=float(GOOD_STEP))
-        (self.runs / "good.tv").write_bytes(good)
+        self.write_innocent()
         self.options = TrainingOptions(
             self.runs, logdirs=(self.board,), globs=(f"{self.logs}/*.log",)
         )
         self.observer = Observer("1.2.3", roots=NOWHERE, name_host=lambda: "ada")
         self.numbers = itertools.count()
+
+    def write_innocent(self):
+        """Write the run that stays; one that was not written to for 15 minutes is forgotten."""
+        good = compose_run_file("innocent", wall_time=time.time(), global_step=float(GOOD_STEP))
+        (self.runs / "good.tv").write_bytes(good)
 
     def read(self, write):
         """Return a function that writes an input, reads all there is, and returns what is shown."""
@@ -72,6 +76,7 @@ class Stage:
             reading = collector.read(time.monotonic() + 5)
             assert "innocent" in {rank.run for rank in reading.ranks}
             if number % VIEWED == 0:
+                self.write_innocent()
                 picture = show_reading(reading, collector, self.observer)
                 (innocent,) = [run for run in picture.runs if run.name == "innocent"]
                 assert innocent.step == GOOD_STEP
