@@ -268,19 +268,24 @@ def test_a_rank_has_at_most_80_series(whole):
     assert own.count("val_iou") == 2
 
 
-def test_eight_gpus_and_the_host_are_about_700_series(tmp_path):
-    """A page of the real exporter with 8 GPUs, one process on each, stays within its budget."""
+@pytest.mark.parametrize(("links", "most"), [(0, 700), (18, 700 + 8 * 8)])
+def test_eight_gpus_and_the_host_are_about_700_series(tmp_path, links, most):
+    """A page of the real exporter with 8 GPUs, one process on each, stays within its budget.
+
+    NVLink has eight series more for each GPU.
+    """
     machine = FakeMachine(tmp_path, gpus=8)
     for slot in range(8):
         machine.processes(slot, [(4200 + slot, 1 << 30)])
+        machine.gpu(slot).nvlink_count = links
     paths = (f"--path.procfs={HOST / 'proc'}", f"--path.sysfs={HOST / 'sys'}")
     arguments = (*paths, "--accelerators.expected=gpu=8")
     with machine, ExporterProcess(tmp_path, machine, arguments=arguments) as exporter:
         page = exporter.scrape_until(lambda page: len(page.find("accelerator_up")) == 8)
     assert page.value("trainvitals_collector_success", collector="cpu") == 1
     assert len(page.find("accelerator_process_memory_used_bytes")) == 8
-    # Two series more for each process, and one more for each idle device.
-    assert 600 < len(page.samples) <= 740
+    assert (page.find("accelerator_links_active") == []) == (links == 0)
+    assert most - 64 < len(page.samples) <= most
 
 
 def _compare(request: pytest.FixtureRequest, golden: Path, text: str) -> None:
