@@ -113,7 +113,7 @@ def add_circumstances(case: Case, finding: Finding) -> Finding:
     training = case.evidence.training
     if training is None or not case.has_ended or finding.reason == "finished":
         return finding
-    steps = (*finding.steps, *_advise(training))
+    steps = (*finding.steps, *_advise(case, training))
     return replace(
         finding,
         speaks_for=(*finding.speaks_for, *_describe(case, training)),
@@ -160,8 +160,8 @@ def _describe_memory(case: Case) -> Iterator[str]:
         yield f"The host had only {left} of memory available{likely}."
 
 
-def _advise(training: Training) -> Iterator[str]:
-    if not training.is_end_seen:
+def _advise(case: Case, training: Training) -> Iterator[str]:
+    if not training.is_end_seen and case.signal is None:
         yield "Keep `trainvitals serve` running: it records the signal that ends a process."
     missing = (training.world_size or 0) - (training.ranks_here or 0)
     if training.ranks_here and missing > 0:

@@ -168,3 +168,11 @@ def test_a_crash_of_another_process_is_not_that_of_a_silent_container(line):
     """It ended by itself with an exit code of its own, and wrote nothing."""
     verdict = judge(death(3, log=(), kernel_lines=(line,)))
     assert verdict.reason not in {"illegal-instr", "segfault"}
+
+
+@pytest.mark.parametrize(("signal", "is_advised"), [(None, True), (9, False)])
+def test_what_records_a_signal_is_advised_where_the_signal_is_unknown(signal, is_advised):
+    """A launcher recorded the signal as well, without the exporter."""
+    training = Training(pid=4242, is_end_seen=False)
+    verdict = judge(Evidence("run", "bert", ended=2000.0, signal=signal, training=training))
+    assert any("trainvitals serve" in step for step in verdict.finding.steps) == is_advised
