@@ -90,8 +90,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _open_closed_streams() -> None:
     """Open the null device for each standard stream that the shell closed (`<&-`, `>&-` or `2>&-`).
 
-    Otherwise the next file that is opened would get the closed stream's descriptor, and printed
-    text would be written to this file.
+    If a stream stayed closed, the next file that is opened would receive the stream's descriptor,
+    and printed text would be written to this file.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:

@@ -57,11 +57,11 @@ def open_regular(path: str, *, folder: int | None = None, follows: bool = True) 
 
 
 def open_beneath(folder: str, path: str) -> int:
-    """Open a regular file below a directory, without following a symbolic link below it.
+    """Open a regular file below a directory without following symbolic links below the directory.
 
     Args:
-        folder: The directory, which may be a link of the kernel such as `/proc/PID/root`.
-        path: The path of the file, which begins with the path of the directory.
+        folder: The path of the directory, which may be a kernel link such as `/proc/PID/root`.
+        path: The path of the file, which must begin with the path of the directory.
 
     Raises:
         OSError: The file cannot be opened; the error is EINVAL if the file is not a regular file or

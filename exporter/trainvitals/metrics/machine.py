@@ -31,9 +31,9 @@ class MachineOptions:
             None if no limit is configured.
         training: The directories and files for training runs.
         containers: The container engine and the settings for watching containers.
-        complain: A function that returns a line about an exporter file that is not in force; None
-            if all files are in force.
-        thresholds: The thresholds file; None for the file in force.
+        complain: A function that returns a message about an exporter file that is not in force, or
+            None if all exporter files are in force.
+        thresholds: The path of the thresholds file; None if the file in force is used.
     """
 
     roots: Roots = field(default_factory=Roots)

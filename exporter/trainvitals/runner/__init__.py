@@ -1,1 +1,1 @@
-"""Runs a command, so that every Python process below it reports its training by itself."""
+"""Runs a command so that every Python process below the command reports its training."""

@@ -1,17 +1,17 @@
-"""Runs a command beside this process, and ends as the command ended.
+"""Runs a command as a child process, and ends in the same way as the command.
 
 The command inherits the standard streams, the terminal, the process group and the session, so that
-colours, prompts, progress bars, Ctrl-C and Ctrl-Z work as without this process. A signal that the
-kernel sends to the whole process group reaches the command directly; every other signal is
-forwarded.
+colours, prompts, progress bars, Ctrl-C and Ctrl-Z work as if the command ran alone. A signal that
+the kernel sends to the whole process group reaches the command directly; the other signals in
+`_FORWARDED` are forwarded.
 
-The signals are blocked before the command starts and are then taken one after another, so that no
-signal is lost in between and each one comes with its sender. The command starts with the signal
-mask that this process had.
+The signals are blocked before the command starts and are then received one after another, so that
+no signal is lost and the origin of each signal is known. The command starts with the signal mask
+that this process had before.
 
-This process adopts the orphans below the command, so that it learns how they end. It does not wait
-for them: it ends when the command has ended, and processes that continue are adopted by the next
-process above.
+This process adopts the orphans below the command, so that the kernel reports their exits to this
+process. This process does not wait for orphans: it ends when the command has ended, and the next
+subreaper or PID 1 adopts the processes that continue.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Observer(Protocol):
-    """A protocol for objects that follow the command; no method may take long."""
+    """A protocol for objects that follow the command; every method must return quickly."""
 
     def begin(self, pid: int) -> None:
-        """Take the PID of the command, which has just been started."""
+        """Begin to follow the command with this PID, which has just been started."""
         ...
 
     def note_exit(self, pid: int, start_ticks: int, exit_: Exit) -> None:
-        """Take the exit of the command or of an orphan below it."""
+        """Note that the command or an orphan below the command has ended."""
         ...
 
     def resize(self) -> None:
-        """Take the new size of the terminal."""
+        """Adapt to the terminal's new size."""
         ...
 
 
 def make_environment(
     environ: Mapping[str, str], *, name: str | None = None, run_dir: Path | None = None
 ) -> dict[str, str]:
-    """Return the environment of the command, in which every Python process reports by itself.
+    """Return an environment for the command in which every Python process reports its training.
 
-    `TRAINVITALS_AUTOLOG=0` in the given environment leaves Python's module path unchanged.
+    With `TRAINVITALS_AUTOLOG=0` in the given environment, PYTHONPATH is not changed.
 
     Args:
         environ: The environment of this process.
         name: The name of the run; None to derive the name from the command.
-        run_dir: The directory of the run files; None for the default directory.
+        run_dir: The run directory; None leaves the directory unchanged.
     """
     changed = dict(environ)
     if name is not None:
@@ -78,7 +78,7 @@ def make_environment(
         changed["TRAINVITALS_RUN_DIR"] = str(run_dir)
     if environ.get("TRAINVITALS_AUTOLOG") == "0":
         return changed
-    # An empty part is the working directory: the user's own stay, and none is added.
+    # An empty entry in PYTHONPATH means the working directory, so no empty entry is added.
     before = environ.get("PYTHONPATH")
     changed["PYTHONPATH"] = os.pathsep.join((str(STARTUP), before)) if before else str(STARTUP)
     changed["TRAINVITALS_AUTOLOG"] = "1"
@@ -100,19 +100,19 @@ def run_command(
         command: The program and its arguments.
         environ: The environment of the command.
         observers: The objects that follow the command.
-        streams: For each standard stream that the command does not inherit, the descriptor in its
-            place.
+        streams: The file descriptors that replace standard streams of the command, by the number
+            of the replaced stream.
 
     Returns:
-        The exit code of the command; the negative number of the signal that ended the command.
+        The command's exit code, or the negated signal number if a signal ended the command.
 
     Raises:
         ConfigurationError: The program cannot be started.
     """
-    # A signal that is ignored stays ignored, as SIGHUP below nohup and SIGINT in the background.
+    # An ignored signal stays ignored, such as SIGHUP below nohup and SIGINT in the background.
     heeded = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]
     awaited = {signal.SIGCHLD, signal.SIGWINCH, *heeded}
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the exits of ignored children are not reported
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, no exit is reported
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
         _adopt_orphans()
@@ -132,7 +132,7 @@ def _start(
     mask: Iterable[int],
     streams: Mapping[int, int],
 ) -> int:
-    """Start the command and return its PID; all other descriptors are inherited as well.
+    """Start the command and return its PID; the command also inherits all other descriptors.
 
     Raises:
         ConfigurationError: The program cannot be started.
@@ -152,7 +152,7 @@ def _start(
 
 
 def _attend(pid: int, awaited: Iterable[int], observers: tuple[Observer, ...]) -> int:
-    """Forward signals to the command, and reap what ends, until the command has ended."""
+    """Forward signals and reap children until the command ends; return as `run_command` does."""
     while True:
         news = signal.sigwaitinfo(awaited)
         if news.si_signo == signal.SIGCHLD:
@@ -167,7 +167,7 @@ def _attend(pid: int, awaited: Iterable[int], observers: tuple[Observer, ...]) -
 
 
 def _reap(pid: int, observers: tuple[Observer, ...]) -> int | None:
-    """Reap every child that has ended; return the exit code of the command if it has ended."""
+    """Reap every child that has ended; return the command's exit code, or None while it runs."""
     ended = os.WEXITED | os.WNOHANG
     while found := os.waitid(os.P_ALL, 0, ended | os.WNOWAIT):
         is_exit = found.si_code == os.CLD_EXITED
@@ -183,7 +183,7 @@ def _reap(pid: int, observers: tuple[Observer, ...]) -> int | None:
 
 
 def _adopt_orphans() -> None:
-    """Have the kernel give the orphans below the command to this process, where it can."""
+    """Make this process the subreaper of orphans below the command, if the system supports it."""
     import ctypes  # noqa: PLC0415 - few commands need it
 
     with suppress(OSError, AttributeError):
@@ -191,10 +191,13 @@ def _adopt_orphans() -> None:
 
 
 def end_alike(code: int) -> int:
-    """End this process by the signal that ended the command; return the exit code otherwise.
+    """End this process by the signal that ended the command, or return the command's exit code.
 
-    If this process ignores the signal, as PID 1 of a container does, the result is 128 plus the
-    number of the signal, as in a shell.
+    If the signal does not end this process, as in the case of PID 1 in a container, 128 plus the
+    signal number is returned, as a shell does.
+
+    Args:
+        code: The result of `run_command`.
     """
     if code >= 0:
         return code

@@ -1,4 +1,4 @@
-"""Which processes below a command report their training, and which Python was not reached."""
+"""Counts the processes below a command, and finds the Python processes that cannot report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 from trainvitals.units import count_noun
 
-# Options by which Python ignores PYTHONPATH or imports no `sitecustomize`.
+# Options that make Python ignore PYTHONPATH or skip the import of `sitecustomize`.
 _PREVENTING = frozenset("IES")
 
 
@@ -19,14 +19,14 @@ class Coverage:
 
     Attributes:
         pids: The PIDs of all processes.
-        unreached: For each Python process that cannot report by itself, the reason.
+        unreached: The reasons why Python processes cannot report their training, by PID.
     """
 
     pids: set[int] = field(default_factory=set)
     unreached: dict[int, str] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Look at the processes below this process; those that live for less than a look are missed."""
+        """Add the processes below this process; a process that ends between calls is missed."""
         try:
             processes = psutil.Process().children(recursive=True)
         except psutil.Error:
@@ -37,7 +37,7 @@ class Coverage:
                 self.unreached[process.pid] = why
 
     def describe(self, runs: Mapping[int, str]) -> str:
-        """Return one line about the processes that report and those that were not reached.
+        """Return one line about the processes that reported and those that could not report.
 
         Args:
             runs: The run name of each process that reported, by PID.
@@ -54,7 +54,7 @@ class Coverage:
 
 
 def _find_obstacle(process: psutil.Process) -> str:
-    """Return why a Python process cannot report by itself; empty if it can or is no Python."""
+    """Return why a Python process cannot report; an empty string for every other process."""
     try:
         words, name = process.cmdline(), process.name()
         if not name.startswith("python") or len(words) < 2:  # noqa: PLR2004 - a program and an option

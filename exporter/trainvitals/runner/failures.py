@@ -1,4 +1,4 @@
-"""The tracebacks that processes below a command leave, and the choice of the one that ended it."""
+"""Reads the tracebacks from processes below a command, and finds the failure that ended it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.foreign_numbers import LATEST_TIME, is_within
 
 _MOST_BYTES = 65536
 _MOST_FILES = 64
-# A process that failed earlier may have been expected to fail.
+# A process that failed longer ago may have been expected to fail.
 _NEAR_SECONDS = 30.0
 
 
@@ -26,8 +26,8 @@ class Failure:
     Attributes:
         pid: The PID of the process.
         time: The time when the exception ended the process, in Unix seconds.
-        text: The traceback of the exception.
-        is_rank: Whether a launcher made the process a rank; its helpers have the same variables.
+        text: The exception's traceback.
+        is_rank: Whether a launcher set the process's rank; a rank's helper processes inherit it.
         attempt: The number of previous restarts, as counted by the launcher.
     """
 
@@ -55,7 +55,7 @@ class FailureDirectory:
             self.path = Path(self._directory.name)
 
     def read(self) -> list[Failure]:
-        """Read the tracebacks; damaged files are left out."""
+        """Return the failures whose files are valid; damaged files are skipped."""
         if self.path is None:
             return []
         with suppress(OSError):
@@ -73,10 +73,11 @@ class FailureDirectory:
 def choose_failure(
     failures: Collection[Failure], ranks: Collection[int], ended: float
 ) -> Failure | None:
-    """Return the failure that ended a command that did not succeed; None if it is not known.
+    """Return the failure that ended an unsuccessful command; None if that failure is unknown.
 
-    The first rank that failed in the last attempt has ended the others and their launcher. Without
-    ranks, the last process that failed has ended the command, if it failed shortly before.
+    The first rank that failed in the last attempt ended the other ranks and their launcher. If no
+    rank failed, the last process that failed ended the command. Failures more than 30 seconds
+    before the command's end are ignored.
 
     Args:
         failures: The failures of processes below the command.

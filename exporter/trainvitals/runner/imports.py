@@ -1,14 +1,14 @@
-"""Calls after the import of a framework, below `trainvitals run`.
+"""Calls an observer after the import of a framework, in processes below `trainvitals run`.
 
-This file is loaded by its path, also by interpreters that have no package `trainvitals`, so it
-imports the standard library only and nothing when it is loaded. It provides the package
-`trainvitals` to such an interpreter without another entry in `sys.path`: an entry would offer its
-other packages to the program as well.
+This file is loaded by its path, also in interpreters that do not have the package `trainvitals`, so
+it imports only the standard library, and nothing at load time. The import watcher provides the
+package `trainvitals` to such an interpreter without an additional entry in `sys.path`, because the
+entry would also make the other packages in the same directory importable by the program.
 
-A finder at the front of `sys.meta_path` knows a few exact names. It lets the other finders find the
-module, and calls the observer of that name once the module has been executed. The observer is
-called outside of any lock of this file. An exception of an observer is dropped, and the observer is
-not called again. A module whose import fails stays watched.
+A finder at the front of `sys.meta_path` handles a few exact module names. The finder delegates the
+search to the other finders, and calls the module's observer after the module has been executed.
+This file holds no lock during the call. An observer's exception is discarded, and the observer is
+not called again. A module whose import fails is still watched.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ImportWatcher:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module spec of a watched module, and of `trainvitals` if it is not installed."""
+        """Return the spec of a watched module or of `trainvitals`; None for all other modules."""
         if name == _OWN:
             return self._find_own()
         if name not in self._watched or name in self._finding:
@@ -103,12 +103,12 @@ class _Loader:
         self._take = take
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Create the module as the inner loader does."""
+        """Create the module with the inner loader."""
         module: ModuleType | None = self._inner.create_module(spec)  # type: ignore[attr-defined]
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, and give its own loader back to it."""
+        """Restore the module's own loader, execute the module, and call the function."""
         spec = module.__spec__
         if spec is not None:
             spec.loader = self._inner  # type: ignore[assignment]
@@ -122,7 +122,7 @@ class _Loader:
 
 
 def watch_imports(package: str) -> None:
-    """Watch the imports of this process; later calls do nothing.
+    """Watch the imports in this process; later calls do nothing.
 
     Args:
         package: The directory of the package `trainvitals`.

@@ -1,10 +1,11 @@
 """Copies the output of a command to a log, as `tee` does.
 
-The command keeps its standard input and its controlling terminal, so that prompts, `pdb`, Ctrl-C and
-Ctrl-Z do not pass through this process. A stream of the command that would go to a terminal goes to a
-pseudo-terminal of the same size and modes, so that the command uses colours and progress bars; any
-other stream goes to a pipe. What the command writes is passed on unchanged. Streams that would go to
-the same place share a pseudo-terminal or pipe, which keeps their order.
+The command keeps its standard input and its controlling terminal, so that prompts, `pdb`, Ctrl-C
+and Ctrl-Z do not pass through this process. An output stream that would go to a terminal is
+redirected to a pseudo-terminal of the same size and modes, so that the command uses colours and
+progress bars; any other output stream is redirected to a pipe. The output is passed on unchanged.
+Streams with the same destination share a pseudo-terminal or a pipe, which preserves the order of
+the output.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ _STREAMS = (1, 2)
 _CHUNK_BYTES = 65536
 _SIZE_BYTES = 8
 _OUTPUT_MODES = 1
-# How long to wait for more output after the end of the command, and how often to read it: a process
-# that continues may still hold the stream, and write to it.
+# The wait for more output after the command's end, and the maximum number of reads: a process that
+# continues may still write to the stream.
 _QUIET_SECONDS = 0.1
 _MOST_READS = 100
 
 
 @dataclass(slots=True)
 class _Channel:
-    """A pseudo-terminal or pipe in place of a stream.
+    """A pseudo-terminal or pipe that replaces an output stream.
 
     Attributes:
-        target: The stream of this process to which the output is passed on.
-        source: The end from which the output is read.
-        inner: The end for the command; -1 once the command has it.
-        is_terminal: Whether this is a pseudo-terminal.
+        target: The stream of this process to which the output is passed on; -1 if it has failed.
+        source: The descriptor from which this process reads the output.
+        inner: The descriptor for the command; -1 after the command has inherited the descriptor.
+        is_terminal: Whether the channel is a pseudo-terminal.
     """
 
     target: int
@@ -52,7 +53,7 @@ class _Channel:
 
 
 class OutputLog:
-    """A log of the output of a command.
+    """A log of a command's output.
 
     Args:
         path: The path of the log, to which the output is appended.
@@ -83,7 +84,7 @@ class OutputLog:
         self._pid = 0
 
     def begin(self, pid: int) -> None:
-        """Copy the output of the command with the given PID, which was started with `streams`."""
+        """Begin to copy the output of the command with this PID, started with `streams`."""
         self._pid = pid
         for channel in self._channels:
             os.close(channel.inner)
@@ -96,9 +97,9 @@ class OutputLog:
         """Ignore the exit of a process."""
 
     def resize(self) -> None:
-        """Copy the size of the terminal to the pseudo-terminals, and signal the command.
+        """Copy the terminal's size to the pseudo-terminals, and send SIGWINCH to the command.
 
-        The command may have asked for the size before, when the terminal told it.
+        The terminal's own SIGWINCH may have reached the command before the size was copied.
         """
         for channel in self._channels:
             if channel.is_terminal:
@@ -107,7 +108,7 @@ class OutputLog:
                     os.kill(self._pid, signal.SIGWINCH)
 
     def end(self) -> None:
-        """Copy the remaining output after the end of the command."""
+        """Copy the remaining output after the command has ended."""
         os.close(self._stopper)
         for thread in self._threads:
             thread.join()
@@ -130,7 +131,7 @@ class OutputLog:
         os.close(channel.source)
 
     def _pass_on(self, channel: _Channel) -> bool:
-        """Copy some output; return False if there will be no more, or its reader has closed it."""
+        """Copy some output; return False if no output will follow or the target is closed."""
         try:
             data = os.read(channel.source, _CHUNK_BYTES)
         except OSError:  # all processes have closed the pseudo-terminal
@@ -156,10 +157,10 @@ class OutputLog:
 
 
 def _open_channels() -> tuple[list[_Channel], dict[int, int]]:
-    """Open the channels in place of the output streams.
+    """Open the channels that replace the output streams.
 
     Returns:
-        The channels, and the end for the command in place of each stream.
+        The channels, and the channel descriptors for the command by the number of the stream.
 
     Raises:
         OSError: A pseudo-terminal or pipe cannot be opened.
@@ -188,7 +189,7 @@ def _open_channel(stream: int, *, is_terminal: bool) -> _Channel:
         return _Channel(stream, source, inner, is_terminal=False)
     source, inner = os.openpty()
     modes = termios.tcgetattr(stream)
-    modes[_OUTPUT_MODES] &= ~termios.OPOST  # the terminal does this
+    modes[_OUTPUT_MODES] &= ~termios.OPOST  # the real terminal processes the output
     termios.tcsetattr(inner, termios.TCSANOW, modes)
     _copy_size(stream, inner)
     return _Channel(stream, source, inner, is_terminal=True)

@@ -1,4 +1,4 @@
-"""The run files of the processes below a command, and how these processes ended."""
+"""Follows the run files of the processes below a command, and records how the processes ended."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Exits = Mapping[tuple[int, int], Exit]
 class RankFollower:
     """Follows the run files of the processes below a command, and notes how these processes end.
 
-    The kernel reports the exit of the command and of orphans to this process, and the exit of
-    other processes to any process of the user, if it asks in time (see `Watch`). A note that the
-    exporter has written is replaced only if the exporter did not learn of the exit.
+    The kernel reports the exits of the command and of orphans to this process. A process of the
+    same user can ask the kernel for the exits of other processes within a limited time (see
+    `Watch`). A note that the exporter has written is replaced only if it does not contain the exit.
 
     Args:
-        run_dir: The directory of the run files.
+        run_dir: The run directory.
         clock: A function that returns the current time, in Unix seconds.
-        since_ns: The time on CLOCK_MONOTONIC, in nanoseconds, before which run files belong to earlier
-            processes with the same PIDs.
+        since_ns: A time on CLOCK_MONOTONIC, in nanoseconds. A run file that was created before this
+            time belongs to an earlier process with the same PID.
 
     Attributes:
         runs: The run name of each process that reported, by PID.
@@ -49,11 +49,11 @@ class RankFollower:
         self.living: set[int] = set()
 
     def look(self, pids: Collection[int], exits: Exits) -> None:
-        """Read the run files, and write the notes of processes that have ended.
+        """Read the run files, and write notes about the processes that have ended.
 
         Args:
             pids: The PIDs of all processes that were seen below the command.
-            exits: The exit of each child of this process that has ended, by PID and start time.
+            exits: The exits of this process's children that have ended, by PID and start time.
         """
         living = set()
         now = self._clock()
@@ -75,7 +75,7 @@ class RankFollower:
         self.living = living
 
     def close(self) -> None:
-        """Close the run directory and all of its run files."""
+        """Close the run directory and its run files."""
         self._directory.close()
 
     def _note(self, file: SeenFile, exit_: Exit | None, now: float) -> None:
@@ -93,7 +93,7 @@ class RankFollower:
 
 
 def _find_last_lives(files: Iterable[SeenFile]) -> set[FileKey]:
-    """Return the last run file of each process; a process may replace its program and begin again."""
+    """Return the last run file of each process; a process that calls `exec` may create another."""
     lives: dict[tuple[int, int], tuple[float, FileKey]] = {}
     for file in files:
         identity = file.record.identity

@@ -1,7 +1,7 @@
-"""Follows the processes below a command beside it, and notes how they and the command ended.
+"""Follows a command and the processes below it, and records how they ended.
 
-All of this happens on one thread of its own, so that a run directory that does not respond delays
-neither a signal nor the end of the command.
+The work is done on a separate thread, so that a run directory that does not respond does not delay
+signals or the command's exit.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Supervision:
     """Follows the processes below a command.
 
     Args:
-        run_dir: The directory of the run files.
+        run_dir: The run directory.
         name: The run name that the user gave; None if the user gave no name.
-        output: The log of the command's output; None if there is no log.
+        output: The log of the command's output; None if the output is not logged.
         clock: A function that returns the current time, in Unix seconds.
     """
 
@@ -78,12 +78,12 @@ class Supervision:
         self._ranks: RankFollower | None = None
 
     def begin(self, pid: int) -> None:
-        """Follow the command with the given PID."""
+        """Begin to follow the command with this PID."""
         self._pid = pid
         self._thread.start()
 
     def note_exit(self, pid: int, start_ticks: int, exit_: Exit) -> None:
-        """Take the exit of a child of this process."""
+        """Record that a child of this process has ended."""
         self._exits[pid, start_ticks] = exit_
         if pid == self._pid:
             self._launch = replace(
@@ -91,10 +91,10 @@ class Supervision:
             )
 
     def resize(self) -> None:
-        """Ignore the size of the terminal."""
+        """Ignore the terminal's new size."""
 
     def end(self) -> str:
-        """Write the last notes after the end of the command; return the line about the processes."""
+        """Write the last notes after the command's end; return a line about the processes."""
         os.close(self._waker)
         self._thread.join(_END_SECONDS)
         self.failures.close()
@@ -103,7 +103,7 @@ class Supervision:
         return self._coverage.describe(self._ranks.runs)
 
     def _follow(self) -> None:
-        # Imported here, so that the command starts at once.
+        # Imported here, so that the imports do not delay the start of the command.
         from trainvitals.runner.coverage import Coverage  # noqa: PLC0415
         from trainvitals.runner.ranks import RankFollower  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ class Supervision:
         ranks.close()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for the next look, a new run file or the end of a rank; return if all is over."""
+        """Wait for some seconds, a new run file or a rank's end; return whether to stop."""
         until = time.monotonic() + seconds
         before = _read_change(self._run_dir)
         with _Watches(self._ranks.living if self._ranks is not None else ()) as watches:
@@ -144,7 +144,7 @@ class Supervision:
         return None if found is None else found.text[-MOST_ERROR_CHARACTERS:]
 
     def _write_note(self) -> None:
-        """Write the note on this launch if it is about a run and has changed."""
+        """Write the launch note if the launch has a run and the note has changed."""
         runs = sorted(set(self._ranks.runs.values()))[:MOST_RUNS] if self._ranks is not None else []
         self._launch = launch = replace(self._launch, runs=tuple(runs))
         if launch == self._written or not (launch.name or launch.runs):
@@ -164,10 +164,10 @@ class Supervision:
 
 
 class _Watches:
-    """Descriptors that report the end of processes.
+    """Process file descriptors (pidfds) that report when processes end.
 
-    Before Linux 6.15, the kernel reports how a process exited only until its parent has waited for
-    it, so the end is looked at immediately.
+    Before Linux 6.15, the kernel reports how a process exited only until the parent has waited for
+    the process, so the exit must be read immediately.
     """
 
     def __init__(self, pids: Collection[int]) -> None:
@@ -184,7 +184,12 @@ class _Watches:
             os.close(descriptor)
 
     def wait(self, wake: int, seconds: float) -> set[int]:
-        """Return the descriptors that have become ready; an empty set after some seconds."""
+        """Return the descriptors that are ready; an empty set if none is ready in time.
+
+        Args:
+            wake: A further descriptor that is waited for.
+            seconds: The maximum time to wait.
+        """
         poll = select.poll()
         for descriptor in (wake, *self._descriptors):
             poll.register(descriptor, select.POLLIN)
@@ -199,7 +204,12 @@ def _read_change(directory: Path) -> int:
 
 
 def _discard_old(folder: int, oldest: float) -> None:
-    """Unlink this user's old notes of launches, as the exporter does."""
+    """Remove this user's old launch notes, as the exporter does.
+
+    Args:
+        folder: A descriptor of the run directory.
+        oldest: The Unix time; notes that were last written before this time are removed.
+    """
     for name in os.listdir(folder):
         with suppress(OSError):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -1,6 +1,6 @@
-"""What is done after the import of a framework: the observation of PyTorch, and added callbacks.
+"""Observes PyTorch and adds callbacks to other frameworks after these have been imported.
 
-The functions are called with the module that was imported (see `imports`).
+Each function is called with the imported module (see `imports`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainvitals.training.autolog.observer import Autolog
 
 
 def watch_torch(torch: ModuleType) -> None:
-    """Observe the training loops of PyTorch in this process."""
+    """Observe PyTorch's training loops in this process."""
     if Autolog.active is not None:  # the module was loaded a second time
         return
     Autolog(torch).install()
@@ -26,14 +26,14 @@ def watch_torch(torch: ModuleType) -> None:
 
 
 def watch_sharded_checkpoints(module: Any) -> None:  # noqa: ANN401 - `torch.distributed.checkpoint`
-    """Observe checkpoints that the ranks write together."""
+    """Observe the checkpoints that all ranks write together."""
     if Autolog.active is not None:
         Autolog.active.watch_saving(module, "save")
         Autolog.active.watch_saving(module, "async_save")
 
 
 def watch_sharded_scaler(module: Any) -> None:  # noqa: ANN401 - `torch…fsdp.sharded_grad_scaler`
-    """Observe the gradient scaler of FSDP."""
+    """Observe FSDP's gradient scaler."""
     if Autolog.active is not None:
         Autolog.active.watch_scaler(module.ShardedGradScaler)
 
@@ -45,13 +45,13 @@ _PARTS_OF_TORCH: dict[str, Callable[[Any], None]] = {
 
 
 def watch_safetensors(module: Any) -> None:  # noqa: ANN401 - `safetensors.torch`
-    """Observe checkpoints in the format of safetensors."""
+    """Observe the checkpoints that are saved in the safetensors format."""
     if Autolog.active is not None:
         Autolog.active.watch_saving(module, "save_file")
 
 
 def watch_stateful_loader(module: Any) -> None:  # noqa: ANN401 - `torchdata.stateful_dataloader…`
-    """Observe the batches of the loaders of torchdata."""
+    """Observe the batches from torchdata's loaders."""
     if Autolog.active is not None:
         Autolog.active.watch_loader(module._BaseDataLoaderIter)  # noqa: SLF001 - no public one
 
@@ -67,7 +67,7 @@ def watch_accelerate(module: Any) -> None:  # noqa: ANN401 - `accelerate.acceler
 
 
 def watch_deepspeed(module: Any) -> None:  # noqa: ANN401 - `deepspeed.runtime.engine`
-    """Observe the steps and the loss of DeepSpeed's engine."""
+    """Observe the steps and the loss in DeepSpeed's engine."""
     if Autolog.active is not None:
         Autolog.active.watch_engine(module.DeepSpeedEngine)
         Autolog.active.watch_backward(
@@ -78,7 +78,7 @@ def watch_deepspeed(module: Any) -> None:  # noqa: ANN401 - `deepspeed.runtime.e
 
 
 def watch_transformers(module: Any) -> None:  # noqa: ANN401 - `transformers.trainer_callback`
-    """Add the callback to each trainer of Transformers that lacks it."""
+    """Add `TrainvitalsCallback` to each Transformers trainer that does not have this callback."""
     handler = module.CallbackHandler
     original = handler.__init__
 
@@ -94,10 +94,10 @@ def watch_transformers(module: Any) -> None:  # noqa: ANN401 - `transformers.tra
 
 
 def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.trainer.trainer`
-    """Add the callback to each trainer of Lightning that lacks it.
+    """Add `ResourceMonitorCallback` to each Lightning trainer that does not have this callback.
 
-    An entry point of Lightning's would load the package in each training on the machine, whether
-    below `trainvitals run` or not, and would not exist in another environment.
+    A Lightning entry point is not used: it would load the package in every Lightning training, even
+    without `trainvitals run`, and only in the environment in which the package is installed.
     """
     trainer = module.Trainer
     original = trainer.__init__
@@ -109,7 +109,7 @@ def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.t
         original(self, *args, **kwargs)
         if any(isinstance(each, ResourceMonitorCallback) for each in self.callbacks):
             return
-        # Nothing is printed or written that the program does not print or write by itself.
+        # The callback prints and writes nothing.
         self.callbacks.append(
             ResourceMonitorCallback(
                 log_interval=50,
@@ -125,17 +125,17 @@ def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.t
 
 
 def _write_nothing(_: str) -> None:
-    """Receive the text that a callback would print; a function that a Trainer can be pickled with."""
+    """Discard text; a module-level function, so that a trainer that refers to it can be pickled."""
 
 
 class _Keras:
-    """The size of the batches of the latest training data in Keras, None if unknown."""
+    """The batch size of the latest Keras training data; None if the batch size is unknown."""
 
     batch_size: int | None = None
 
 
 def watch_keras_data(module: Any) -> None:  # noqa: ANN401 - `keras.src.trainers.epoch_iterator`
-    """Keep the size of the batches, which the callbacks of Keras do not receive."""
+    """Keep the batch size, which Keras does not pass to callbacks."""
     iterator = module.EpochIterator
     original = iterator.__init__
 
@@ -149,7 +149,7 @@ def watch_keras_data(module: Any) -> None:  # noqa: ANN401 - `keras.src.trainers
 
 
 def watch_keras(module: Any) -> None:  # noqa: ANN401 - `keras.src.callbacks.callback_list`
-    """Add the callback to each training of Keras that lacks it."""
+    """Add `TrainvitalsCallback` to each Keras training that does not have this callback."""
     container = module.CallbackList
     original = container.__init__
 

@@ -77,8 +77,8 @@ class PrometheusStatus:
         rules: The loaded rules; None if Prometheus does not respond.
         alerts: The firing and pending alerts, the most urgent first.
         alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
-        files_not_understood: The number of files of runs of which no line was understood.
-        globs_unmatched: The number of flags for files of runs that match no file.
+        files_not_understood: The number of run logs and tables in which no line was understood.
+        globs_unmatched: The number of flags for run logs and event files that match no file.
     """
 
     targets: tuple[Target, ...] = ()

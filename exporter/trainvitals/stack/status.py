@@ -67,8 +67,8 @@ class StackStatus:
         alerts: The firing and pending alerts, the most urgent first.
         alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
         notifications: The alert destinations, one line each; empty before the first start.
-        files_not_understood: The number of files of runs of which no line was understood.
-        globs_unmatched: The number of flags for files of runs that match no file.
+        files_not_understood: The number of run logs and tables in which no line was understood.
+        globs_unmatched: The number of flags for run logs and event files that match no file.
     """
 
     way: StackWay
@@ -203,7 +203,7 @@ def _format_summary(status: StackStatus) -> list[str]:
 
 
 def _format_unread(status: StackStatus) -> list[str]:
-    """Return the lines about files of runs that are not understood or do not exist."""
+    """Return lines about run logs that are not understood and about flags that match no file."""
     unread = {
         "not understood": (status.files_not_understood, "file"),
         "without a file": (status.globs_unmatched, "flag"),

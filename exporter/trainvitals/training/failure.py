@@ -1,12 +1,13 @@
-"""The traceback of an uncaught exception, which is left for `trainvitals run`.
+"""Writes the traceback of an uncaught exception to a file that `trainvitals run` reads.
 
-`trainvitals run` makes a directory that only its user may read, and passes its path in
-TRAINVITALS_FAILURES. A Python process below the command that ends by an uncaught exception writes
-the file `PID.json` there: an object with the members `rank`, `attempt` (each a number, or null if no
-launcher sets it), `time` (Unix seconds) and `text`, which is the end of the traceback.
+`trainvitals run` creates a directory that only its user can read, and passes the path in
+TRAINVITALS_FAILURES. If an uncaught exception ends a Python process below the command, the process
+writes the file `PID.json` to this directory. The file contains a JSON object with the members
+`rank` and `attempt` (numbers, or null if the launcher does not set them), `time` (in Unix seconds)
+and `text` (the traceback, whose middle is cut out if it is too long).
 
-This file is also loaded by its path, by interpreters that have no package `trainvitals`, so it
-imports the standard library only, and that only when a process fails.
+This file is also loaded by its path, in interpreters that do not have the package `trainvitals`, so
+it imports only the standard library, and only when a process fails.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ _MOST_DIGITS = 10
 def leave_traceback(error: BaseException) -> None:
     """Write the traceback of an uncaught exception, if this process runs below `trainvitals run`.
 
-    The first call of a process counts. Nothing is written if the directory is missing or full, or
-    after Ctrl-C: an import at this time can make Python forget that SIGINT is to end it.
+    Only the first call in a process has an effect. Nothing is written if the directory is missing
+    or full, or after Ctrl-C, because an import at this time can prevent Python from ending by
+    SIGINT.
     """
     directory = os.environ.get(VARIABLE)
     if not directory or not isinstance(error, Exception):
@@ -57,10 +59,10 @@ def leave_traceback(error: BaseException) -> None:
 
 
 def find_error(error: BaseException | None) -> BaseException | None:
-    """Return the exception that ends a process; None if the process ends regularly.
+    """Return the exception that ends a process; None if the process ends normally.
 
-    The exit that a handler of an exception requests, as in `torch.multiprocessing.spawn`, ends the
-    process because of that exception.
+    If an exception handler requests an exit, as in `torch.multiprocessing.spawn`, the handled
+    exception is returned.
     """
     if isinstance(error, SystemExit):
         return error.__context__ if error.code else None
@@ -68,7 +70,7 @@ def find_error(error: BaseException | None) -> BaseException | None:
 
 
 def _cut(text: str) -> str:
-    """Return the beginning and the end of a text that is too long."""
+    """Return a text; if it is too long, return only the beginning and the end."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[:1000]}\n...\n{text[-_MOST_CHARACTERS + 1010 :]}"

@@ -273,7 +273,7 @@ class TrainingMonitor(EventRecorder):
 
         Args:
             exception: The exception that ended the run. The exception's class is recorded in the
-                run file; `trainvitals run` also keeps the traceback, for the user only.
+                run file; `trainvitals run` also keeps the traceback, which only the user can read.
         """
         if exception is not None:
             kind = type(exception)

@@ -128,10 +128,10 @@ class Run(Protocol):
 
 
 class InterpreterHooks:
-    """Hooks that notify a run of the end of the interpreter, an uncaught exception and a fork.
+    """Hooks that notify a run of the interpreter's exit, an uncaught exception and a fork.
 
-    A process that multiprocessing started handles its exceptions itself and may end without the
-    interpreter's functions for the end, so a finalizer of multiprocessing reports its end.
+    A process that multiprocessing started handles its exceptions itself and may exit without the
+    interpreter's exit functions, so a multiprocessing finalizer reports the exit of such a process.
 
     The hooks do not keep the run alive. The hooks of several runs are chained, and each run's hooks
     can be removed separately.
@@ -147,7 +147,7 @@ class InterpreterHooks:
         self._run = weakref.ref(run)
         self._silence = weakref.WeakMethod(silence)
         self._error_before = _find_uncaught()
-        self._handled_before = sys.exc_info()[1]  # a forked process has that of its parent
+        self._handled_before = sys.exc_info()[1]  # a forked process inherits its parent's exception
         self._finalizer = _add_finalizer(self._report_exit)
         self._previous = sys.excepthook
         sys.excepthook = self
@@ -198,7 +198,7 @@ class InterpreterHooks:
             self._fail(error)
 
     def _report_exit(self) -> None:
-        """Handle the end of a process of multiprocessing, while it handles its exception."""
+        """Report the exit, or the handled exception, of a process that multiprocessing started."""
         handled = sys.exc_info()[1]
         error = None if handled is self._handled_before else find_error(handled)
         if error is None:
@@ -213,10 +213,11 @@ class InterpreterHooks:
 
 
 def _add_finalizer(report: Callable[[], None]) -> Callable[[], object] | None:
-    """Have multiprocessing call a method at the end of a process that it started.
+    """Register a function that multiprocessing calls when this process exits.
 
     Returns:
-        A function that cancels this; None if multiprocessing did not start this process.
+        A function that cancels the registration; None if multiprocessing did not start this
+        process.
     """
     processes, util = map(sys.modules.get, ("multiprocessing.process", "multiprocessing.util"))
     if processes is None or util is None or processes.parent_process() is None:

@@ -245,7 +245,7 @@ def create_run_file(
 
 
 def open_run_directory(path: Path) -> int:
-    """Open the run directory, which is created if it is missing.
+    """Open the run directory and return a descriptor; a missing run directory is created.
 
     Raises:
         OSError: The directory cannot be created or opened, or is a symbolic link.

@@ -51,7 +51,7 @@ def judge_collectors(
 
     Args:
         reports: The result of each collector.
-        readings: The readings by collector name, without those of failed collectors.
+        readings: The readings by collector name, without the readings of failed collectors.
     """
     for report in reports:
         if not report.success and not _is_explained(readings.get(report.collector)):
@@ -76,7 +76,7 @@ def list_unread(
 
 
 def list_unread_files(readings: Mapping[str, object]) -> Iterator[Unknown]:
-    """Yield the files of runs that are not understood, and the flags that match no file."""
+    """Yield the run logs and tables that are not understood, and the flags that match no file."""
     reading = readings.get("training")
     if not isinstance(reading, RunsReading):
         return

@@ -1,7 +1,8 @@
-"""Why an accelerator that is held does nothing.
+"""Determines why an accelerator that processes hold is idle.
 
-The verdict depends on what the processes that hold the accelerator do, on their relatives, and on
-the other ranks of their run. To add a reason, add an entry to `_RULES` with its evidence.
+The verdict depends on the activity of the processes that hold the accelerator, of their relatives,
+and of the other ranks in the same run. To add a reason, add an entry to `_RULES` with a function
+that returns the evidence.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from trainvitals.verdicts.accelerators import name_device
 from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.waits import classify
 
-# The reasons in the order in which one of them explains the idleness of a device with several
-# processes.
+# The reasons by priority: if the processes of a device have different reasons, the first reason in
+# this order explains why the device is idle.
 REASONS: tuple[IdleReason, ...] = (
     "blocked_in_driver",
     "compiles",
@@ -45,13 +46,13 @@ _COMPILERS = frozenset(
         *("clang", "clang++", "llc", "ninja", "cmake", "make"),
     )
 )
-# How the names of threads begin that a process with other ranks or a notebook has.
+# The prefixes of thread names in processes with other ranks, and in notebooks.
 _COLLECTIVE_THREADS = ("pt_nccl_", "pt_gloo_", "pt_tcpstore", "NCCL ")
 _NOTEBOOK_THREADS = ("ZMQbg", "IPythonHistory")
 
 
 def read_limits(thresholds: Thresholds) -> Limits:
-    """Return when a device counts as idle."""
+    """Return the limits that define an idle device, from the alert thresholds."""
     return Limits(
         thresholds["accelerator_held_idle:utilization_percent"],
         thresholds["accelerator_held_idle:reason_seconds"],
@@ -60,7 +61,7 @@ def read_limits(thresholds: Thresholds) -> Limits:
 
 
 def judge_idle(device: IdleDevice) -> Idleness:
-    """Return why a device does nothing although it is held."""
+    """Return the reason why a device that processes hold is idle."""
     found = [
         _judge_process(seen, device)
         for one in device.reading.processes
@@ -88,14 +89,14 @@ def _name(seen: Surroundings) -> str:
 def _apply(
     rules: Sequence[Rule], seen: Surroundings, rank: RankReading | None
 ) -> tuple[IdleReason | None, str]:
-    """Return the reason and the evidence of the first rule that applies; None if none does."""
+    """Return the first applicable rule's reason and evidence; None and an empty string if none."""
     for reason, find in rules:
         if evidence := find(seen, rank):
             return reason, evidence
     return None, ""
 
 
-# ---- What delays a process, and with it the other ranks of its run ----
+# ---- Reasons that delay a process and the other ranks of its run ----
 
 
 def _find_end(seen: Surroundings, _: RankReading | None) -> str:
@@ -208,7 +209,7 @@ def _find_pid(rank: RankReading) -> int | None:
 
 
 def _list_peers(seen: Surroundings, rank: RankReading | None, device: IdleDevice) -> Iterator[str]:
-    """Yield the other ranks that the processes of a run may wait for, each with the reason."""
+    """Yield a description of each other rank that a process may wait for, with the reason."""
     named = dict(_list_ranks(rank, device))
     siblings = {one.pid: Surroundings(one.pid, one) for one in seen.siblings}
     if seen.world or any(name.startswith(_COLLECTIVE_THREADS) for name in seen.threads):
@@ -233,7 +234,7 @@ def _list_ranks(rank: RankReading | None, device: IdleDevice) -> Iterator[tuple[
             yield pid, f"rank {other.rank} of its run"
 
 
-# Waits that delay no other process.
+# ---- Waits that do not delay other processes ----
 
 
 def _find_data_phase(seen: Surroundings, rank: RankReading | None) -> str:  # noqa: ARG001
@@ -279,7 +280,7 @@ _RULES: tuple[Rule, ...] = (
     ("computes_on_cpu", _find_computation),
     ("waits_for_data", _find_busy_workers),
 )
-# The rules for a process that no other rank delays.
+# The rules for a process that does not wait for another rank.
 _WAITING_RULES: tuple[Rule, ...] = (
     ("waits_for_data", _find_data_phase),
     ("waits_for_data", _find_message),

@@ -104,7 +104,7 @@ def judge_machine(
 
     Args:
         reports: The result of each collector.
-        readings: The readings by collector name, without those of failed collectors.
+        readings: The readings by collector name, without the readings of failed collectors.
         past: The history of the machine.
         thresholds: The thresholds of the alerts, by name.
         now: The current time in Unix seconds.

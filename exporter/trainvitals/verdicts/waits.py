@@ -1,6 +1,6 @@
-"""The meaning of the kernel functions in which threads wait, as `/proc/PID/wchan` shows them.
+"""Classifies the kernel functions in which threads wait, as shown in `/proc/PID/wchan`.
 
-The names are those of Linux 4.18 to 6.18 and of the drivers of accelerators and file systems.
+The function names are from Linux 4.18 to 6.18, accelerator drivers and file system drivers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Literal
 
 Wait = Literal["driver", "disk", "network", "pipe", "terminal", "fork", "other", "unknown"]
 
-# Parts of the functions' names by their meaning; the first match counts.
+# Parts of function names by the kind of wait; the first match counts.
 _PARTS: tuple[tuple[Wait, tuple[str, ...]], ...] = (
     ("driver", ("nvidia", "nv_", "nvkms", "os_acquire", "uvm_", "habana", "hl_", "ioctl")),
     (
@@ -25,7 +25,7 @@ _PARTS: tuple[tuple[Wait, tuple[str, ...]], ...] = (
     ("network", ("wait_woken", "sk_wait", "tcp_", "inet_", "skb_", "unix_stream", "unix_dgram")),
     ("fork", ("kernel_clone", "do_fork")),
 )
-# By the kind of file that a thread reads; a named pipe is an ordinary file here.
+# The kind of wait by the kind of file that a thread reads; a named pipe has the kind `file`.
 _KINDS: dict[str, Wait] = {
     "terminal": "terminal",
     "pipe": "pipe",
@@ -35,10 +35,11 @@ _KINDS: dict[str, Wait] = {
 
 
 def classify(function: str | None, kind: str = "") -> Wait:
-    """Return what a thread waits for.
+    """Return the kind of wait that a thread is in.
 
     Args:
-        function: The kernel function in which the thread waits; None or empty if it is unknown.
+        function: The kernel function in which the thread waits; None or an empty string if the
+            function is unknown.
         kind: The kind of file that the thread reads; see `Activity.waits_on`.
     """
     if kind in _KINDS:

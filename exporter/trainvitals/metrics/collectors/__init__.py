@@ -48,13 +48,13 @@ class Parts:
         accelerators: The accelerator reader, which also returns the IDs of its child processes.
         training: The directories and files for training runs.
         containers: The container engine and the settings for watching containers.
-        complain: A function that returns a line about an exporter file that is not in force; None
-            if all files are in force.
+        complain: A function that returns a message about an exporter file that is not in force, or
+            None if all exporter files are in force.
         reloads: A function that returns how many times a reload of all files has been requested.
-        thresholds: The thresholds file, by which a held accelerator counts as idle; None for the
-            file in force.
-        latest: For the names of the training and the container collector, a function that returns
-            the collector's latest reading; the builders add them.
+        thresholds: The path of the thresholds file, which defines when a held accelerator is idle;
+            None if the file in force is used.
+        latest: The functions that return the latest readings of the training and the container
+            collector, by collector name; the builders add these functions.
     """
 
     roots: Roots
@@ -104,7 +104,7 @@ def _build_container(parts: Parts) -> ContainerCollector:
 def _judge(evidence: Evidence) -> Judgement:
     """Return the cause of a container's exit.
 
-    The rules, which need memory, are imported at the first use.
+    To save memory, the rules are imported only at the first call.
     """
     from trainvitals.verdicts.causes.judge import judge  # noqa: PLC0415
 
@@ -112,7 +112,7 @@ def _judge(evidence: Evidence) -> Judgement:
 
 
 def _build_accelerator(parts: Parts) -> AcceleratorCollector:
-    """Return the collector, which uses the latest readings of runs and containers."""
+    """Return the accelerator collector, which uses the latest readings of runs and containers."""
     holders = Holders(parts.roots)
     watch = IdleWatch(_judge_idle, _ReadLimits(parts.thresholds), roots=parts.roots)
 
@@ -130,16 +130,16 @@ def _build_accelerator(parts: Parts) -> AcceleratorCollector:
 
 
 def _judge_idle(device: IdleDevice) -> Idleness:
-    """Return why a device is idle; the rules are imported at the first use."""
+    """Return why a device is idle; the rules are imported at the first call."""
     from trainvitals.verdicts.idle import judge_idle  # noqa: PLC0415
 
     return judge_idle(device)
 
 
 class _ReadLimits:
-    """When a held accelerator counts as idle, by the thresholds in force.
+    """Reads the limits that define an idle accelerator from the thresholds in force.
 
-    The modules, which need memory, are imported with the first held accelerator.
+    To save memory, the required modules are imported only when an accelerator is held.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -147,7 +147,7 @@ class _ReadLimits:
         self._file: Any = None
 
     def __call__(self) -> Limits:
-        """Return the limits."""
+        """Return the limits that define an idle accelerator."""
         from trainvitals.verdicts.idle import read_limits  # noqa: PLC0415
         from trainvitals.verdicts.thresholds import ThresholdsFile  # noqa: PLC0415
 

@@ -53,8 +53,8 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
 
     Args:
         source: The reader of the machine's accelerators.
-        examine: A function that adds to a reading what the processes are that hold accelerators,
-            and why idle accelerators are idle.
+        examine: A function that adds two kinds of information to a reading: the owners of the
+            processes that hold accelerators, and the reasons why accelerators are idle.
         find_places: A function that returns the containers and runs of processes.
     """
 
@@ -73,7 +73,7 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         self._kinds = source.kinds
 
     def read(self, deadline: float) -> AcceleratorsReading:
-        """Read all accelerators before the deadline, and look at the processes that hold them."""
+        """Read all accelerators before the deadline, and examine the processes that hold them."""
         return self._examine(self._source.read(deadline))
 
     def express(self, reading: AcceleratorsReading) -> tuple[Block, ...]:
@@ -104,11 +104,11 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: AcceleratorsReading) -> str | None:
-        """Return which drivers or devices do not respond; None if every driver and device does."""
+        """Return which drivers or devices do not respond; None if all of them respond."""
         return reading.complaint
 
     def omitted(self, reading: AcceleratorsReading) -> int:
-        """Return the number of processes that the limit on processes left out."""
+        """Return the number of processes that were left out because of the limit on processes."""
         return reading.omitted_processes
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The metrics of the processes that hold accelerators, and of why held accelerators are idle."""
+"""The metrics of processes that hold accelerators, and of the reasons why accelerators are idle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METRICS = (
 
 
 def label_device(identity: Identity) -> Labels:
-    """Return the labels that every metric of one device has."""
+    """Return the labels that all metrics of a device have in common."""
     return (
         ("kind", identity.kind),
         ("device", str(identity.index)),
@@ -33,7 +33,7 @@ def label_device(identity: Identity) -> Labels:
 
 
 def express_processes(devices: Sequence[AcceleratorReading], places: Places) -> tuple[Block, Block]:
-    """Return what the processes are that hold devices, and how much of a device each uses."""
+    """Return the metrics of processes that hold devices: their owners, and their utilization."""
     holders = [(device.identity, process) for device in devices for process in device.processes]
     shape = tuple(
         (who, process.pid, process.owner or Owner(), places.find(process))
@@ -73,7 +73,7 @@ def _describe_process(who: Identity, pid: int, owner: Owner, place: Place) -> La
 
 
 def express_idleness(devices: Sequence[AcceleratorReading]) -> Block:
-    """Return the reason of each device that is held and does nothing."""
+    """Return the metric with the reason why each idle device is idle."""
     shape = tuple((each.identity, each.idle.reason) for each in devices if each.idle is not None)
 
     def describe() -> tuple[Family, ...]:

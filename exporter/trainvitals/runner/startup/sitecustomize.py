@@ -1,9 +1,9 @@
 """Starts the observation of this process, and runs the user's own `sitecustomize`.
 
-The directory of this file is the first entry of PYTHONPATH below `trainvitals run`. Python imports
-`sitecustomize` at every start, so this file runs in every Python process below the command, also in
-those of other environments and versions: it must be valid in Python 2.7, print nothing, import
-nothing large and never raise an exception of its own. No other module may be in this directory.
+The directory of this file is the first entry in PYTHONPATH below `trainvitals run`. Python imports
+`sitecustomize` at startup, so this file runs in every Python process below the command, including
+other environments and Python versions: the file must be valid in Python 2.7, print nothing, import
+no large module and never raise an exception. The directory must not contain other modules.
 """
 
 import os
@@ -11,14 +11,14 @@ import sys
 
 
 def _is_wanted():
-    """Return whether this process is to be observed; older versions of Python cannot be."""
+    """Return whether this process is to be observed; Python before 3.10 cannot be observed."""
     return os.environ.get("TRAINVITALS_AUTOLOG") == "1" and sys.version_info >= (3, 10)
 
 
 def _is_helper():
-    """Return whether multiprocessing or PyTorch's compiler started this process, which never trains.
+    """Return whether this process is a helper of multiprocessing or PyTorch's compiler.
 
-    A process that multiprocessing spawns may be a rank.
+    Helpers never train. A process that multiprocessing spawns is not a helper; it may be a rank.
     """
     words = " ".join(getattr(sys, "orig_argv", [])[1:5])
     return any(
@@ -32,7 +32,7 @@ def _is_helper():
 
 
 def _load(package, name):
-    """Return a module of the package, loaded by its path."""
+    """Load a module of the package by its path and return the module."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     path = os.path.join(package, *name.split("."))
@@ -43,7 +43,7 @@ def _load(package, name):
 
 
 def _start(here):
-    """Watch the imports of this process, and its end."""
+    """Watch the imports in this process, and register a handler for the process's end."""
     import atexit
 
     package = os.path.dirname(os.path.dirname(here))
@@ -53,16 +53,16 @@ def _start(here):
 
 
 def _leave_traceback(package):
-    """Leave the traceback of the error that ends this process, if there is one."""
+    """Write the traceback of the uncaught exception that ends this process, if one was raised."""
     error = getattr(sys, "last_value", None)
     if isinstance(error, Exception) and not hasattr(sys, "ps1"):
         _load(package, "training.failure").leave_traceback(error)
 
 
 def _find_next(here):
-    """Return the spec of the module that Python would import without the modules run so far, or None.
+    """Return the spec of the next `sitecustomize` that has not been run; None if none is left.
 
-    Another tool's module may leave out itself alone, and so run this module once more.
+    Another tool's `sitecustomize` may skip only itself and therefore run this module again.
     """
     from importlib.machinery import PathFinder
 
@@ -75,7 +75,7 @@ def _find_next(here):
 
 
 def _chain(here):
-    """Run the user's `sitecustomize`, if there is one, in the place of this module."""
+    """Run the user's `sitecustomize`, if one exists, in place of this module."""
     if sys.version_info < (3, 4):
         return
     spec = _find_next(here)
@@ -89,13 +89,13 @@ def _chain(here):
 
 
 def _observe(here):
-    """Start the observation of this process, if it is wanted."""
+    """Start to observe this process if the process is to be observed."""
     if _is_wanted() and not _is_helper():
         _start(here)
 
 
 def _attempt(function, argument):
-    """Call a function; no error leaves this function."""
+    """Call a function and ignore all exceptions."""
     try:
         function(argument)
     except BaseException:  # a SystemExit here would end Python before the program starts
@@ -104,4 +104,4 @@ def _attempt(function, argument):
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _attempt(_observe, _HERE)
-_chain(_HERE)  # what the user's module raises is reported by Python, as without this file
+_chain(_HERE)  # Python reports an exception of the user's module, as without this file

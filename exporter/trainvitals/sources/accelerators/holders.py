@@ -1,7 +1,7 @@
-"""The processes that hold accelerators: their programs, users, control groups and runs.
+"""Identifies the processes that hold accelerators: their programs, users, containers and runs.
 
-A Slurm job and a pod are known only from the control group of a process. Command lines and
-environments are never part of the result, because they often contain secrets.
+The Slurm job and the pod of a process are derived only from the process's control group. Command
+lines and environments are never part of the result, because they often contain secrets.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _KEPT_SECONDS, _MOST_KEPT = 30.0, 512
 _USER_FIELDS = 3
 _SHORT_ID = 12  # the length to which engines abbreviate container IDs
 
-# kubepods-burstable-pod0a1b_..._f.slice of systemd, and pod0a1b-...-f of cgroupfs.
+# systemd names a pod's control group kubepods-burstable-pod0a1b_..._f.slice; cgroupfs names it
+# pod0a1b-...-f.
 _POD = re.compile(r"(?:kubepods[a-z-]*-)?pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})")
 _SLURM_JOB = re.compile(r"job_([0-9]{1,10})")
 
 
 class Holders:
-    """Looks up the processes that hold accelerators; each lookup is kept for 30 seconds.
+    """Looks up the owners of processes that hold accelerators, and caches each for 30 seconds.
 
     Args:
         roots: The paths of `/proc` and of the host's root file system, which contains
@@ -49,11 +50,11 @@ class Holders:
         self._users: tuple[float, dict[str, str]] | None = None
 
     def look_up(self, reading: AcceleratorsReading, time: float) -> AcceleratorsReading:
-        """Return a reading in which each process has its owner.
+        """Return a reading in which the owner is added to each process.
 
         Args:
             reading: The reading of the accelerators.
-            time: The current time, in Unix or monotonic seconds.
+            time: The current time, in seconds, from the same clock in all calls.
         """
         if not any(device.processes for device in reading.devices):
             return reading
@@ -102,12 +103,12 @@ class Holders:
 
 
 def find_slurm_job(cgroup_path: str) -> str | None:
-    """Return the ID of the Slurm job that a control group belongs to; None if there is none.
+    """Return the ID of the Slurm job that a control group belongs to; None if it has no job.
 
     Args:
-        cgroup_path: A path in the format of `/proc/PID/cgroup`, such as
-            `/system.slice/slurmstepd.scope/job_1234/step_0/user/task_0`, or `/slurm/uid_1000/job_1234`
-            of cgroup v1.
+        cgroup_path: A path from `/proc/PID/cgroup`, such as
+            `/system.slice/slurmstepd.scope/job_1234/step_0/user/task_0` with cgroup v2 or
+            `/slurm/uid_1000/job_1234` with cgroup v1.
     """
     is_below = False
     for name in cgroup_path.split("/"):
@@ -118,10 +119,10 @@ def find_slurm_job(cgroup_path: str) -> str | None:
 
 
 def find_pod(cgroup_path: str) -> str | None:
-    """Return the UID of the Kubernetes pod that a control group belongs to; None if there is none.
+    """Return the UID of the Kubernetes pod that a control group belongs to; None if it has no pod.
 
     Args:
-        cgroup_path: A path in the format of `/proc/PID/cgroup`.
+        cgroup_path: A path from `/proc/PID/cgroup`.
     """
     for name in cgroup_path.split("/"):
         if match := _POD.fullmatch(name.removesuffix(".slice")):
@@ -136,7 +137,8 @@ class Place:
     Attributes:
         container: The name of the container in which the process runs, or the container's short ID
             if the name is unknown; None if the process is not known to run in a container.
-        compose_service: The Compose service of the container; None if it belongs to no service.
+        compose_service: The Compose service of the container; None if the container belongs to no
+            service or is unknown.
         run: The training run that the process belongs to; None if the process is not known to
             belong to a run.
     """
@@ -147,11 +149,11 @@ class Place:
 
 
 class Places:
-    """The containers and runs of processes, from readings of both.
+    """Finds the containers and runs of processes in the readings of runs and containers.
 
     Args:
-        runs: The runs of this machine; None if the runs are unknown.
-        containers: The containers of this machine; None if the containers are unknown.
+        runs: The runs on this machine; None if the runs are unknown.
+        containers: The containers on this machine; None if the containers are unknown.
     """
 
     def __init__(self, runs: RunsReading | None, containers: ContainersReading | None) -> None:

@@ -1,6 +1,7 @@
-"""The devices that are held and do nothing, with what the processes that hold them do instead.
+"""Finds devices that processes hold without using them, and the reason why each device is idle.
 
-Only the processes of devices that are quiet at the moment are looked at, at most 32 in a reading.
+The activity is read only for processes on devices that are currently quiet, and for at most 32
+processes in each reading.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _SHORTEST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a device counts as idle.
+    """The limits that define an idle device.
 
     Attributes:
-        utilization_percent: A device below this utilization is quiet.
-        seconds: A device that has been quiet for so long is idle.
-        memory_ratio: A device without a known process is held if more than this share of its memory
-            is in use.
+        utilization_percent: The utilization below which a device is quiet, in percent.
+        seconds: The time after which a quiet device is idle, in seconds.
+        memory_ratio: The share of memory above which a device counts as held even if no process is
+            known.
     """
 
     utilization_percent: float
@@ -44,13 +45,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class IdleDevice:
-    """A device that does nothing although it is held.
+    """A device that is idle although processes hold it.
 
     Attributes:
         reading: The reading of the device.
-        busy: For each process of a device that is not quiet, a device that the process uses.
-        surroundings: What the processes of quiet devices do, by PID.
-        runs: The runs of this machine; None if the runs are unknown.
+        busy: A busy device that each process uses, by PID, for the processes on busy devices.
+        surroundings: The activity of the processes on quiet devices, by PID.
+        runs: The runs on this machine; None if the runs are unknown.
     """
 
     reading: AcceleratorReading
@@ -59,7 +60,7 @@ class IdleDevice:
     runs: RunsReading | None = None
 
 
-# A function that judges an idle device, such as `trainvitals.verdicts.idle.judge_idle`.
+# A function that returns why a device is idle, such as `trainvitals.verdicts.idle.judge_idle`.
 Judge = Callable[[IdleDevice], Idleness]
 
 
@@ -75,7 +76,7 @@ class IdleWatch:
 
     Args:
         judge: A function that returns why a device is idle.
-        read_limits: A function that returns when a device counts as idle.
+        read_limits: A function that returns the limits that define an idle device.
         roots: The paths of `/proc` and `/sys`.
         clock: A function that returns a monotonic time in seconds.
     """
@@ -95,11 +96,12 @@ class IdleWatch:
         self._past: dict[str, _Past] = {}
 
     def judge(self, reading: AcceleratorsReading, runs: RunsReading | None) -> AcceleratorsReading:
-        """Return a reading in which each idle device has the reason.
+        """Return a reading in which the reason is added to each idle device.
 
         Args:
-            reading: The reading of the accelerators, which is newer than that of the previous call.
-            runs: The runs of this machine; None if the runs are unknown.
+            reading: The reading of the accelerators, which must be newer than the reading in the
+                previous call.
+            runs: The runs on this machine; None if the runs are unknown.
         """
         if not any(device.processes or _measure_memory(device) for device in reading.devices):
             self._past = {}
@@ -125,7 +127,7 @@ class IdleWatch:
         return self._past[device.identity.uuid].quiet_since
 
     def _note(self, device: AcceleratorReading, limits: Limits, now: float) -> _Past:
-        """Return since when a device is quiet."""
+        """Return the new state of a device, with the time since which the device is quiet."""
         measured = device.measurements or Measurements()
         before = self._past.get(device.identity.uuid)
         at, busy, ratio = now, measured.busy_seconds_total, measured.utilization_ratio
@@ -151,7 +153,7 @@ def _measure_memory(device: AcceleratorReading) -> float:
 
 
 def _choose_pids(devices: Sequence[AcceleratorReading]) -> list[int]:
-    """Return the processes to look at: the largest of each device before all others."""
+    """Return the PIDs to read; the process with the most memory on each device comes first."""
     ranked = sorted(
         ((place, one.pid) for each in devices for place, one in enumerate(each.processes)),
         key=lambda pair: pair[0],

@@ -1,7 +1,7 @@
-"""The utilization of one NVIDIA GPU by each of its processes, from the driver's sample buffer.
+"""Reads how much each process uses an NVIDIA GPU, from the driver's sample buffer.
 
-The driver records a sample for each process that used the GPU in a sample period of up to a second.
-A process without a sample did not use the GPU.
+In each sample period of up to a second, the driver records a sample for each process that used the
+GPU. A process without a sample did not use the GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Mapping
 
-# The PID, the timestamp, and the use of the SMs, the memory, the encoder and the decoder.
+# The PID, the timestamp, and the utilization of the SMs, the memory, the encoder and the decoder.
 _SAMPLE = struct.Struct("=I4xQIIII")
 _FIRST_ROOM = 64
 _MOST_ROOM = 4096
@@ -36,7 +36,7 @@ _FULL_PERCENT = 100
 
 
 class ProcessUsage:
-    """Reads the utilization of one GPU by each of its processes.
+    """Reads how much each process uses one GPU.
 
     Args:
         library: The initialised NVML library.
@@ -50,10 +50,10 @@ class ProcessUsage:
         self._make_room(_FIRST_ROOM)
 
     def read(self) -> Mapping[int, float | None] | None:
-        """Return the utilization of the GPU by each process that used it, 0 to 1, by PID.
+        """Return the GPU utilization of each process that used the GPU, from 0 to 1, by PID.
 
-        A utilization above 1 is unknown and becomes None. The result is None if the driver does not
-        support or permit the call, or if the call fails temporarily.
+        If the driver reports a utilization above 1, the value is None. The result is None if the
+        driver does not support or permit the call, or if the call fails temporarily.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -84,7 +84,7 @@ class ProcessUsage:
         return function(self._handle, self._buffer, ctypes.byref(count), since), count.value
 
     def _parse(self, count: int) -> Mapping[int, float | None]:
-        """Return the newest sample of each process."""
+        """Return the utilization in the newest sample of each process."""
         data = self._buffer.raw[: count * _SAMPLE.size]
         samples = sorted(_SAMPLE.iter_unpack(data), key=lambda sample: sample[1])
         newest = {pid: percent for pid, _, percent, *_ in samples}

@@ -165,12 +165,12 @@ class Owner:
     """The known facts about a process that holds a device; an unknown fact is None.
 
     Attributes:
-        name: The process name, cut by the kernel to 15 characters; None if the process does not
-            exist.
+        name: The process name, which the kernel truncates to 15 characters; None if `/proc` does
+            not show the process.
         user: The name of the process's user, or the user ID if the user has no name.
         container: The full ID of the process's container.
-        slurm_job: The ID of the Slurm job of the process's control group.
-        pod: The UID of the Kubernetes pod of the process's control group.
+        slurm_job: The ID of the Slurm job to which the process's control group belongs.
+        pod: The UID of the Kubernetes pod to which the process's control group belongs.
     """
 
     name: str | None = None
@@ -190,7 +190,7 @@ class ProcessMemory:
             report the memory.
         utilization_ratio: The share of the driver's last sample period in which a kernel of the
             process ran, 0 to 1; None if the driver does not report the share.
-        owner: The known facts about the process; None if they were not looked up.
+        owner: The known facts about the process; None if no facts were looked up.
     """
 
     pid: int
@@ -201,12 +201,12 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Why a device that is held does nothing.
+    """The reason why a device that processes hold is idle.
 
     Attributes:
-        reason: The reason.
-        summary: The evidence for the reason, in a sentence that names the process.
-        pid: The PID of the process that is the reason; None if no process is known.
+        reason: The kind of reason.
+        summary: The evidence for the reason, as text that names the process.
+        pid: The PID of the process that the reason concerns; None if no process is known.
     """
 
     reason: IdleReason
@@ -245,8 +245,8 @@ class AcceleratorReading:
         processes: The processes that hold the most device memory, at most 8, in descending order of
             memory.
         xids: The device's error counts, sorted by Xid code.
-        idle: Why the device does nothing although a process holds it; None if the device is in use
-            or not held, or if this was not looked up.
+        idle: The reason why the device is idle although it is held; None if the device is in use or
+            not held, or if the reason was not determined.
     """
 
     identity: Identity

@@ -89,8 +89,8 @@ IdentityFields = tuple[str, int, str, str, str, str, "str | None"]
 # since the sample in the request, and the seconds in that period that the buffer no longer covered.
 BusyTime = tuple[int, float, float]
 
-# A process's PID, its device memory in bytes and the share of time in which it used the device, 0 to
-# 1; None for a value that the driver does not report.
+# A process's PID, its device memory in bytes, and the share of time in which the process used the
+# device, from 0 to 1; a value that the driver does not report is None.
 Holder = tuple[int, "int | None", "float | None"]
 
 # The result of one reading of a device: the row, the busy time from the sample buffer (None if the

@@ -199,7 +199,7 @@ def _find_pressure_total(line: bytes) -> int | None:
 
 
 def find_pressure_ratio(line: bytes) -> float | None:
-    """Return the share of the last 10 s in a line of a pressure file; None if it is invalid."""
+    """Return the 10-second average in a pressure file's line as a ratio; None if it is invalid."""
     percent = line.partition(b" avg10=")[2].partition(b" ")[0]
     if not percent or len(percent) > _LONGEST_PERCENT:
         return None

@@ -22,19 +22,19 @@ _TRAINER = re.compile(
     r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|train|ipython|jupyter",
     re.IGNORECASE,
 )
-# Names of interpreters, with what their programs write.
+# Names of interpreters, with texts that their programs write.
 _OF_INTERPRETERS = {
     "R": r"\b(?:rscript|r version)\b|\w\.r\b",
     "java": r"\b(?:java|jvm|scala|spark|hadoop)\w{0,40}\b",
     "julia": r"\bjulia\b|\w\.jl\b",
     "node": r"\b(?:nodejs|npm)\b|\w\.m?js\b",
 }
-# Names of processes that logs of other programs contain as words.
+# Process names that occur as ordinary words in the logs of other programs.
 _WORDS = frozenset(
     ("agent", "client", "data", "loss", "main", "master", "model", "server", "step", "task", "test")
 )
 _LEAST_NAME = 4
-# A line of the kernel that a monitor printed into the log names processes of others.
+# A kernel line that a monitor printed into the log names processes of other programs.
 _OF_KERNEL = re.compile(
     r"oom-kill:|invoked oom-killer|: Killed process [0-9]|oom_reaper: |NVRM: Xid"
     r"|^\[ {0,8}[0-9]{1,9}\.[0-9]{6}\] | kernel: "
@@ -43,7 +43,7 @@ _STAMP = re.compile(
     r"(?:\([^()\n]{1,80}\)|\[[^\[\]\n]{1,40}\]:)?[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
-# As written by `journalctl -o short-iso` and by rsyslog.
+# The format of timestamps that `journalctl -o short-iso` and rsyslog write.
 _DATED = re.compile(
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2}) ",
     re.MULTILINE,
@@ -51,7 +51,7 @@ _DATED = re.compile(
 _LATER_STAMP = re.compile(
     r"(?<![0-9])([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})"
 )
-# What a shell, a sandbox or an engine writes about a program that was killed.
+# The message of a shell, a sandbox or an engine about a killed program.
 _KILL_REPORT = re.compile(
     r"\bKilled\b|\bOOMKilled\b|\bSIGKILL\b|[Ee]xit(?:ed)?(?: with)?(?: code)?[ :=]{1,3}(?:137|-9)\b|Getötet|Processus arrêté|已杀死|Убито"
 )
@@ -82,20 +82,23 @@ _HOLDS_JOBS = re.compile(
 )
 _BEFORE_SECONDS, _AFTER_SECONDS, _DAY_SECONDS = 60.0, 3600.0, 86_400.0
 _LEAST_AFTER_SECONDS, _MOST_GAPS, _FEW_GAPS, _RECENT_LINES = 300.0, 3.0, 10, 200
-# The container may use UTC and the host its time zone, or the other way round: hours from UTC.
+# The possible time differences in hours: the container may use UTC and the host a local time zone,
+# or the reverse.
 _ZONES = (*range(1, 15), 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75)
-# How far an event may be from the last line of the log of what it ended.
+# The maximum time between an event and the last log line of the program that the event ended.
 _EARLIER_SECONDS, _LATER_SECONDS = 30.0, 60.0
-# Ranks that wait for a killed one write for that long: the timeouts of collective operations.
+# The time for which ranks that wait for a killed rank may write lines: the timeouts of collective
+# operations.
 _LAST_WORDS_SECONDS = 1000.0
-# PIDs in a container's own PID namespace are small, and a child's PID is close to its parent's.
+# PIDs in a container's PID namespace are small, and a child's PID is close to the parent's PID.
 LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
-# Workers that are started again and again have larger PIDs, up to the kernel's default limit.
+# Workers that are restarted repeatedly have larger PIDs, up to the kernel's default limit.
 _MOST_LATER = 65_536
-# A log that goes on at its pace for so long after a kill is not that of the killed program, whose
-# other ranks would wait for it in silence.
+# If a log continues at its usual pace for this time after a kill, the log is not from the killed
+# program, because the other ranks of that program would wait for the killed rank in silence.
 _PACE_SECONDS, _PACE_LINES, _MOST_PACES, _LEAST_PACE_SECONDS = 300.0, 10, 2.0, 30.0
-# A log that goes on for as many lines after a report of a kill is not that of the killed program.
+# If a log continues for this number of lines after a report of a kill, the log is not from the
+# killed program.
 _MANY_LINES = 40
 
 
@@ -104,7 +107,8 @@ def find_times(lines: Iterable[DatedLine | str], *, zone: str = "") -> tuple[flo
 
     Args:
         lines: The lines of the log.
-        zone: The time zone of timestamps without one, such as `+0100`; empty for this machine's.
+        zone: The time zone of timestamps that do not contain a time zone, such as `+0100`; an empty
+            string means this machine's time zone.
     """
     lines = list(lines)
     times = [time for line in lines if (time := _read_time(line, zone)) is not None]
@@ -113,30 +117,31 @@ def find_times(lines: Iterable[DatedLine | str], *, zone: str = "") -> tuple[flo
 
 
 def find_zone(text: str) -> str:
-    """Return the time zone of a kernel log, such as `+0100`; empty if its dates have none."""
+    """Return a kernel log's time zone, such as `+0100`; empty if the log shows no time zone."""
     found = _DATED.search(text)
     return found[1] if found is not None else ""
 
 
 def _read_time(line: DatedLine | str, zone: str) -> float | None:
-    """Return the time at which a line was written: the collector's, or else the program's."""
+    """Return the log collector's timestamp in a line, or else the program's timestamp."""
     if not isinstance(line, str) and line.time is not None:
         return line.time
     return read_stamp(line if isinstance(line, str) else line.text, zone=zone)
 
 
 def _read_later(line: DatedLine | str) -> float | None:
-    """Return the time with a time zone anywhere in a line."""
+    """Return the time of a timestamp with a time zone at any position in a line."""
     found = _LATER_STAMP.search(line if isinstance(line, str) else line.text)
     return None if found is None else _parse(found)
 
 
 def read_stamp(text: str, *, zone: str = "") -> float | None:
-    """Return the timestamp near the beginning of a text, in Unix seconds; None if there is none.
+    """Return the timestamp near the beginning of a text, in Unix seconds; None if none is found.
 
     Args:
         text: The text.
-        zone: The time zone of a timestamp without one; empty for this machine's.
+        zone: The time zone of a timestamp that does not contain a time zone; an empty string means
+            this machine's time zone.
     """
     found = _STAMP.match(text)
     return None if found is None else _parse(found, zone)
@@ -158,19 +163,21 @@ class LogOwner:
     """The owner of a log.
 
     Attributes:
-        text: The log without lines of the kernel; None if there is no log, in which case every line may concern the owner.
-        times: The first and the last time in the log; None if the log or the kernel log has no
+        text: The log without kernel lines; None if no log exists, in which case every kernel line
+            may concern the owner.
+        times: The first and the last time in the log; None if the log or the kernel log contains no
             dates.
         pids: The PIDs named in the log.
         buses: The PCI addresses of the GPUs named in the log; empty if the log is from one of
             several ranks, because each rank has its own GPU.
-        survived_kill: Whether the log reports that a program was killed, and goes on for long.
+        survived_kill: Whether the log reports that a program was killed, and continues for a long
+            time after this report.
         ends_with_kill: Whether one of the last lines reports that a program was killed.
-        is_end_dated: Whether one of the last lines has a timestamp, so that the log's last time is
-            that of its end.
-        longest_gap_seconds: The longest time between two of the log's last timestamps, by which a
-            program that writes often is known to have ended soon after its last line.
-        stamps: The times of the lines that have one, in Unix seconds and in the order of the log.
+        is_end_dated: Whether one of the last lines has a timestamp, so that the last time in the
+            log is the time of the log's end.
+        longest_gap_seconds: The longest time between two successive timestamps among the log's last
+            timestamps. If this time is short, the program ended soon after the last line.
+        stamps: The timestamps in the log, in Unix seconds and in the order of the log.
     """
 
     text: str | None
@@ -185,14 +192,14 @@ class LogOwner:
 
     @property
     def has_log(self) -> bool:
-        """Whether the owner has a log."""
+        """Whether a log of the owner exists."""
         return self.text is not None
 
     def may_own_kill(self, kill: OomKill) -> bool:
         """Return whether the log may be from a killed process.
 
-        The log contains the PID or the container's ID, or time, process name and PID are possible, and
-        the log does not go on for long after the kill.
+        The log contains the PID or the container's ID, or time, process name and PID are possible,
+        and the log does not go on for long after the kill.
         """
         if self.text is None:
             return True
@@ -208,7 +215,7 @@ class LogOwner:
             and not self._goes_on_after(kill.time)
             and self._may_name(kill.task)
             and (
-                # A container may have a PID namespace of its own.
+                # A container may have a separate PID namespace.
                 (self.ends_with_kill and id_ is not None)
                 or not self._is_foreign_pid(kill.pid, _MOST_LATER)
             )
@@ -249,7 +256,7 @@ class LogOwner:
         near = [line for line in lines if line.time is None or self.may_be_at(line.time)]
         own = [line for line in near if self._may_own_line(line.text)]
         was_other = len(own) < len(near) and not any(_names_victim(line.text) for line in own)
-        # The other lines of an out-of-memory daemon belong to the process that it killed.
+        # The other lines of an out-of-memory daemon concern the process that the daemon killed.
         return tuple(line for line in own if not (was_other and _GUARD.search(line.text)))
 
     def _may_own_line(self, text: str) -> bool:
@@ -267,7 +274,7 @@ class LogOwner:
         return not (_names_victim(text) and is_other)
 
     def _goes_on_after(self, time: float) -> bool:
-        """Return whether the log began before a time and goes on for long, or at its pace, after it."""
+        """Return whether the log begins before a time and continues long, or steadily, after it."""
         if self.times is None:
             return False
         first, last = self.times
@@ -276,7 +283,7 @@ class LogOwner:
         return time < last - _LAST_WORDS_SECONDS or self._keeps_pace_after(time)
 
     def _keeps_pace_after(self, time: float) -> bool:
-        """Return whether lines follow a time for minutes, without a longer gap than before it."""
+        """Return whether lines follow a time for minutes, without longer pauses than before."""
         before = [stamp for stamp in self.stamps if stamp <= time]
         after = [stamp for stamp in self.stamps if stamp > time]
         if len(before) <= _PACE_LINES or len(after) < _PACE_LINES:
@@ -287,7 +294,7 @@ class LogOwner:
         return _find_gap((time, *after)) <= usual
 
     def may_be_at(self, time: float) -> bool:
-        """Return whether a time is near the log's times, or near their end in another time zone."""
+        """Return whether a time is near the log's times, or near its end in another time zone."""
         if self.times is None:
             return True
         first, last = self.times
@@ -317,7 +324,7 @@ def _is_shifted(seconds: float) -> bool:
     """Return whether an event may be at the end of a log that is written in another time zone.
 
     Args:
-        seconds: How long after the last line of the log the event seems to be.
+        seconds: The apparent time from the last line of the log to the event, in seconds.
     """
     shifts = (sign * hours * 3600 for hours in _ZONES for sign in (1, -1))
     return any(-_EARLIER_SECONDS <= seconds - shift <= _LATER_SECONDS for shift in shifts)
@@ -333,9 +340,9 @@ def read_owner(
     """Return the owner of a log.
 
     Args:
-        log: The log's lines; None if there is no log.
+        log: The log's lines; None if no log exists.
         is_dated: Whether the kernel log has dates that can be compared with the log's dates.
-        zone: The time zone of the kernel log; empty for this machine's.
+        zone: The time zone of the kernel log; an empty string means this machine's time zone.
     """
     if log is None:
         return LogOwner(None)

@@ -1,7 +1,7 @@
-"""What a process does: the CPU time, reads and wait channels of the process and of its relatives.
+"""Reads the activity of processes and their relatives: CPU time, bytes read and wait channels.
 
-Everything is read from `/proc`. A file that this user is not permitted to read is left out, so no
-special privilege is required. Rates are computed between two looks that are at least a second apart.
+All data is read from `/proc`. Files that this user may not read are skipped, so no special
+privilege is required. Rates are computed from two readings that are at least a second apart.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ _NANOSECONDS = 1e9
 _UNINTERRUPTIBLE = "D"
 _STUCK = frozenset("DZX")
 _INIT, _KTHREADD = 1, 2
-# The numbers of the system calls whose first argument is a file that is read; ioctl is the first.
+# The numbers of `ioctl`, which is the first, and of the system calls that read from the file in
+# their first argument.
 _CALLS = {
     "x86_64": (b"16", b"0", b"17", b"19", b"45", b"47"),
     "aarch64": (b"29", b"63", b"67", b"65", b"207", b"212"),
 }.get(platform.machine(), (b"",))
-# How the name of an open file begins, in `/proc/PID/fd`.
+# The kinds of open files, by the prefix of the link target in `/proc/PID/fd`.
 _KINDS = {
     "socket:": "socket",
     "pipe:": "pipe",
@@ -44,29 +45,31 @@ _KINDS = {
     "/dev/accel": "device",
 }
 _WORLD = (b"MASTER_ADDR=", b"MASTER_PORT=", b"WORLD_SIZE=")
-# PyTorch sets it for the processes in which `torch.compile` compiles.
+# PyTorch sets this environment variable for the compile workers of `torch.compile`.
 _COMPILE_WORKER = b"TORCH_WARM_POOL=0"
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What one process did between two looks.
+    """The activity of one process between two readings.
 
     Attributes:
         pid: The process ID.
-        name: The process name, cut by the kernel to 15 characters.
-        letter: The letter of the state of the process's first thread.
+        name: The process name, which the kernel truncates to 15 characters.
+        letter: The letter for the state of the process's first thread, as in `/proc/PID/stat`.
         parent_pid: The ID of the parent process.
-        cores: The CPU time of all threads and the time for which the first thread waited for a CPU,
-            per second; None at the first look.
-        bytes_per_second: The bytes that the process received from `read` and similar calls, from
-            any file, per second; None at the first look or if this user may not read it.
-        disk_bytes_per_second: The bytes of them that came from a block device.
-        wait: The kernel function in which the first thread waits; empty if it does not wait, and
-            None if this user may not read it.
-        waits_on: The kind of file from which the first thread waits to read: `socket`, `pipe`,
-            `terminal`, `device` or `file`; empty if it is unknown.
-        is_compile_worker: Whether `torch.compile` started the process to compile; False if the
+        cores: The CPU time of all threads, plus the time for which the first thread waited for a
+            CPU, per second; None at the first reading.
+        bytes_per_second: The number of bytes that the process received from `read` and similar
+            calls on any file, per second; None at the first reading or if this user may not read
+            the number.
+        disk_bytes_per_second: The number of bytes that the process caused to be read from block
+            devices, per second; None at the first reading or if this user may not read the number.
+        wait: The kernel function in which the first thread waits; empty if the thread does not wait
+            or the function has no name, and None if this user may not read the function.
+        waits_on: The kind of file that the first thread waits to read from: `socket`, `pipe`,
+            `terminal`, `device` or `file`; empty if the kind is unknown.
+        is_compile_worker: Whether the process is a compile worker of `torch.compile`; False if the
             process used no CPU time.
     """
 
@@ -84,25 +87,27 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a process and its relatives do.
+    """The activity of a process and of its relatives.
 
     Attributes:
         pid: The process ID.
-        own: The activity of the process; None if the process does not exist here.
-        was_seen: Whether the process existed here at an earlier look.
-        shows_all: Whether `/proc` shows every process of the machine.
-        blocked: The kernel functions in which threads wait without being interruptible; an
-            unreadable one is empty.
-        threads: The names of the threads.
-        running: The number of threads that used a CPU or waited for one at the time of the look.
-        world: The values of `MASTER_ADDR`, `MASTER_PORT` and `WORLD_SIZE` with which the process was
-            started; empty if they are unset or not readable.
-        workers: The activities of the descendants, at most 32.
-        siblings: The activities of other processes with the same parent, name and `world`, at most
+        own: The activity of the process; None if `/proc` does not show the process.
+        was_seen: Whether `/proc` showed the process at an earlier reading.
+        shows_all: Whether `/proc` shows every process on the machine.
+        blocked: The kernel functions in which threads wait uninterruptibly; a function that this
+            user may not read is an empty string.
+        threads: The names of the process's threads.
+        running: The number of threads that were running on a CPU or waiting for a CPU.
+        world: The values of `MASTER_ADDR`, `MASTER_PORT` and `WORLD_SIZE` with which the process
+            was started; empty if the process has no other ranks or its environment cannot be read.
+        workers: The activities of the process's descendants; at most 32.
+        siblings: The activities of other processes with the same parent, name and `world`; at most
             16.
-        io_pressure_ratio: The share of the last 10 s in which a task of the process's control group,
-            or of the machine, waited for I/O; None if it is unknown.
-        cpu_pressure_ratio: The share in which one waited for a CPU; None if it is unknown.
+        io_pressure_ratio: The share of the last 10 s in which a task in the process's control group
+            waited for I/O, or a task on the machine if the control group has no such value; None if
+            the share is unknown.
+        cpu_pressure_ratio: The same share for tasks that waited for a CPU; None if the share is
+            unknown.
     """
 
     pid: int
@@ -132,12 +137,13 @@ _Rates = tuple[float | None, float | None, float | None]
 
 
 class ActivitySource:
-    """Looks at processes and their relatives, and keeps the previous look at each.
+    """Reads the activity of processes and their relatives, and keeps the previous reading of each.
 
     Args:
         roots: The paths of `/proc` and `/sys`.
         clock: A function that returns a monotonic time in seconds.
-        ticks_per_second: The number of clock ticks per second; CPU times in `/proc` are in ticks.
+        ticks_per_second: The number of clock ticks per second, which are the unit of CPU times in
+            `/proc`.
     """
 
     def __init__(
@@ -156,7 +162,7 @@ class ActivitySource:
         self._seen: set[int] = set()
 
     def read(self, pids: Iterable[int]) -> Mapping[int, Surroundings]:
-        """Return what processes and their relatives have done since the previous call, by PID."""
+        """Return the activity of processes and relatives since the previous call, by PID."""
         self._fresh = {}
         kthreadd = read_stat(f"{self._procfs}/{_KTHREADD}/stat")
         shows_all = kthreadd is not None and kthreadd.name == "kthreadd"
@@ -233,8 +239,8 @@ class ActivitySource:
     def _read_wait(self, folder: str) -> tuple[str | None, str]:
         """Return the kernel function in which a thread waits, and the kind of file it waits for.
 
-        A function without a name is `ioctl` in that system call. The kernel shows the function as 0
-        if this user may not read it.
+        The kernel shows 0 if the function has no name or this user may not read the function. If
+        the thread is in the system call `ioctl`, the function is then returned as `ioctl`.
         """
         wait = (read_data(f"{self._procfs}/{folder}", "wchan") or b"0").decode(errors="replace")
         syscall = read_data(f"{self._procfs}/{folder}", "syscall")
@@ -266,7 +272,7 @@ class ActivitySource:
         for child in self._list_children(pid):
             activity = self._read(child)
             if activity is not None:
-                # Only of a worker that computes is it of interest what it computes.
+                # The environment is read only if the worker uses CPU time.
                 is_compiler = bool(activity.cores) and _COMPILE_WORKER in self._read_environ(
                     activity
                 )
@@ -274,7 +280,7 @@ class ActivitySource:
                 yield from self._read_descendants(child, depth + 1)
 
     def _list_children(self, pid: int) -> Iterator[int]:
-        """Yield the children of all threads of a process, if the kernel lists them."""
+        """Yield the PIDs of a process's children; nothing if the kernel does not list children."""
         for tid in self._list(f"{pid}/task", _MOST_THREADS):
             data = read_data(f"{self._procfs}/{pid}/task/{tid}", "children") or b""
             yield from map(int, islice(filter(bytes.isdigit, data.split()), _MOST_CHILDREN))
@@ -290,7 +296,7 @@ class ActivitySource:
                 yield sibling
 
     def _read_world(self, one: Activity) -> tuple[str, ...]:
-        """Return the variables by which the ranks of a training run find each other."""
+        """Return the `world` of a process; see `Surroundings`."""
         entries = self._read_environ(one)
         values = [
             next((entry[len(key) :] for entry in entries if entry.startswith(key)), b"")
@@ -300,10 +306,10 @@ class ActivitySource:
         return () if is_alone else tuple(value.decode(errors="replace") for value in values)
 
     def _read_environ(self, one: Activity) -> Sequence[bytes]:
-        """Return the environment with which a process was started, which is used only here.
+        """Return the environment with which a process was started; empty if it cannot be read.
 
-        The result is empty if this user may not read it. It is not read of a process whose memory
-        may be locked, because the call would block as well.
+        The environment is never part of a result. It is not read if the process's memory may be
+        locked, because the read would block.
         """
         if one.letter in _STUCK:
             return ()
@@ -311,7 +317,7 @@ class ActivitySource:
         return data[:_MOST_BYTES].split(b"\0")
 
     def _read_pressure(self, pid: int) -> tuple[float | None, float | None]:
-        """Return the pressure of I/O and of CPUs on a process's control group, or on the machine."""
+        """Return the I/O and CPU pressure of a process's control group, or of the machine."""
         group = find_group(pid, self._roots)
         folder = group.memory if group is not None and group.version > 1 else None
         texts = [

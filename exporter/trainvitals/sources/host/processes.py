@@ -35,7 +35,7 @@ class Process:
 
     Attributes:
         pid: The process ID.
-        name: The process name, cut by the kernel to 15 characters.
+        name: The process name, which the kernel truncates to 15 characters.
         user: The process's user name according to `/etc/passwd`, or the user ID if the file does
             not list the user; empty if the process has ended.
         cpu_percent: The CPU usage since the previous reading, where 100 is one full core; None at
@@ -70,15 +70,16 @@ class ProcessesReading:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """A process or thread according to `/proc/PID/stat`.
+    """The data in the `/proc/PID/stat` file of a process or thread.
 
     Attributes:
         pid: The ID of the process or thread.
-        name: The name, cut by the kernel to 15 characters.
-        letter: The letter of the state, such as `R` for running or `D` for waiting in the kernel.
+        name: The process or thread name, which the kernel truncates to 15 characters.
+        letter: The letter for the state, such as `R` for running or `D` for an uninterruptible
+            wait.
         parent_pid: The ID of the parent process.
-        ticks: The CPU time in clock ticks.
-        start_ticks: The time of the start, in clock ticks since boot.
+        ticks: The CPU time of the process or thread, in clock ticks.
+        start_ticks: The start time of the process or thread, in clock ticks since boot.
         resident_pages: The resident memory in pages.
     """
 
@@ -206,7 +207,7 @@ def read_process_name(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: 
 
 
 def read_stat(path: str) -> ProcessStat | None:
-    """Read the `stat` file of a process or thread; return None if the process ended or the file is invalid."""
+    """Read the `stat` file of a process or thread; return None if it is unreadable or invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -28,8 +28,8 @@ class Names(NamedTuple):
     Attributes:
         runs: The names of run files.
         notes: The names of notes on ended runs.
-        passing: The names of files that are removed when they are old: the notes of launches, and
-            temporary files, which a writer has not renamed yet.
+        passing: The names of files that are removed when they are old: launch notes, and temporary
+            files that have not been renamed yet.
         is_part: Whether the run directory contains further names that were not listed this time.
     """
 

@@ -149,7 +149,7 @@ class DeathRegister:
             _note(file, ending)
 
     def _read_note(self, death: _Death, file: SeenFile, now: float) -> None:
-        """Adopt the note of `trainvitals run`, which the kernel told how its processes exited."""
+        """Adopt a note by `trainvitals run`, to which the kernel reported the process's exit."""
         note = read_ending(file.path) if file.can_be_noted else None
         if note is not None and is_exit_known(note):
             machine = death.ending.machine or note.machine
@@ -165,7 +165,7 @@ class DeathRegister:
 
 
 def is_exit_known(ending: Ending) -> bool:
-    """Return whether the exit code or the signal with which a rank ended is known."""
+    """Return whether a rank's exit code, or the signal that ended the rank, is known."""
     return ending.exit_code is not None or ending.signal is not None
 
 
@@ -175,7 +175,12 @@ def _note(file: SeenFile, ending: Ending) -> None:
 
 
 def determine_file(file: SeenFile, when: float) -> Ending:
-    """Return how the rank of a run file ended, according to its record or the kernel."""
+    """Return how the rank with a run file ended, according to the run file or the kernel.
+
+    Args:
+        file: The run file.
+        when: The time when the rank ended, in Unix seconds.
+    """
     record = file.record
     return determine_ending(find_state(record), record.last_words, file.liveness, when)
 

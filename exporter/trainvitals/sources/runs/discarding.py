@@ -83,7 +83,7 @@ def discard_notes(
 
 
 def discard_old(folder: int, names: Iterable[str], oldest: float) -> None:
-    """Unlink old notes of launches, and the old temporary files of processes that were killed."""
+    """Remove old launch notes, and old temporary files from processes that were killed."""
     for name in names:
         with contextlib.suppress(OSError):
             if _is_older(folder, name, oldest):

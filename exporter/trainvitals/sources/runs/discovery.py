@@ -36,13 +36,12 @@ class FoundFile:
         size: The size of the file in bytes.
         identity: The device and inode numbers, which are the same for every name of the file.
         owner: The ID of the user who owns the file.
-        is_named: Whether a flag names the file; otherwise the file was found through a process.
-        holders: The PIDs of the processes that hold accelerators and write the file, as far as
-            known.
-        place: The working folder of these processes; empty if they are unknown.
-        beneath: The directory below which no symbolic link is followed when the file is opened;
+        is_named: Whether a flag names the file; otherwise, the file was found through a process.
+        holders: The PIDs of the known processes that hold accelerators and write to the file.
+        place: The working folder of these processes; empty if no such process is known.
+        beneath: The directory below which symbolic links are not followed when the file is opened;
             empty if links are followed.
-        is_log: Whether a process writes its output to the file.
+        is_log: Whether a process's standard output or standard error is redirected to the file.
     """
 
     path: str
@@ -66,10 +65,12 @@ class FollowedState:
 
     Attributes:
         path: The path of the file.
-        state: Whether a line of the file was understood; `new` if too few lines were read to tell.
-        is_expected: Whether a flag names the file, or a process writes its output to the file. Other
-            files were only tried because of their names.
-        place: The working folder of the processes that write the file; empty if unknown.
+        state: Whether a line in the file was understood; `new` if too few lines have been read to
+            decide.
+        is_expected: Whether a flag names the file, or a process's output is redirected to the file.
+            All other files were tried only because of their names.
+        place: The working folder of the processes that write to the file; empty if no such process
+            is known.
     """
 
     path: str
@@ -175,7 +176,12 @@ class Search:
 
 
 def describe_file(path: str, status: os.stat_result) -> FoundFile:
-    """Return a file that was found, with the given status."""
+    """Return the description of a file that was found.
+
+    Args:
+        path: The path of the file.
+        status: The result of `stat` for the file.
+    """
     return FoundFile(
         path,
         min(status.st_mtime, status.st_ctime),

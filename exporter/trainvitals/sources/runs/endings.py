@@ -1,9 +1,10 @@
-"""How a rank ended, and the note beside the run file that records it.
+"""Determines how a rank ended, and records the ending in a note beside the rank's run file.
 
-The exporter writes the note, and `trainvitals run` where it learns more of a rank below it.
+The exporter writes the note. `trainvitals run` writes or replaces the note if it knows how a rank
+below the command exited.
 
-**The note** for the run file `NAME` is the file `NAME.end` in the same directory: one JSON object
-in UTF-8, at most 4096 bytes, with mode 0644. The note is written under a temporary name that begins
+**The note** for the run file `NAME` is the file `NAME.end` in the same directory: a JSON object in
+UTF-8 of at most 4096 bytes, with mode 0644. The note is written under a temporary name that begins
 with a dot, and then renamed.
 
 =========== ====================================================================================
@@ -20,8 +21,8 @@ member      value
             `memory_available_bytes`; at most 64 members with names of at most 64 characters
 =========== ====================================================================================
 
-A reader accepts a note only if the reader's user, root or the run file's owner wrote it, since any
-user may write to a run directory.
+Because any user may write to a run directory, a reader accepts a note only if the note's author is
+the reader's user, root or the run file's owner.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Ending:
             process.
         signal: The signal that killed the process; None if no signal killed the process or the
             signal is unknown.
-        exception: The class of the exception; None if there was no exception or the class is
-            unknown.
+        exception: The class of the exception that ended the rank; None if no exception ended the
+            rank or the class is unknown.
         time: The time when the rank ended, as precisely as is known, in Unix seconds.
         evidence: One sentence with the evidence for the reason.
         machine: The machine state when the rank ended, as numbers in base units, by name; may be
@@ -114,7 +115,8 @@ def write_ending(run_file: Path, ending: Ending) -> None:
     If the note cannot be written, a warning is logged.
     """
     try:
-        # The directory's owner may replace it with a link to a directory that only we may write to.
+        # The directory's owner may replace the directory with a link to a directory that only this
+        # user may write to.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(run_file.parent, flags)
         try:
@@ -133,7 +135,7 @@ def read_ending(run_file: Path) -> Ending | None:
     """Read the note beside a run file; the run file need not exist any more.
 
     Returns:
-        The ending in the note; None if there is no note or the note is not accepted.
+        The ending in the note; None if the note does not exist or is not accepted.
     """
     path = f"{run_file}{SUFFIX}"
     try:
@@ -229,12 +231,13 @@ def _encode(ending: Ending) -> bytes:
 
 
 def write_note(folder: int, name: str, data: bytes, *, mode: int = 0o644) -> None:
-    """Write a file in an open run directory, replacing an existing file.
+    """Write a file to an open run directory; an existing file is replaced.
 
-    The file is written as `.NAME.RANDOM` and then renamed, so that no reader sees a part of it.
+    The file is written as `.NAME.RANDOM` and then renamed, so that readers never see an incomplete
+    file.
 
     Args:
-        folder: The open run directory.
+        folder: The descriptor of the open run directory.
         name: The name of the file.
         data: The content of the file.
         mode: The mode of the file, regardless of the umask.

@@ -1,4 +1,4 @@
-"""Directories of event files, and the runs to which they belong."""
+"""Finds directories that contain event files, and the runs to which the directories belong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainvitals.sources.runs.discovery import FoundFile, Search
 from trainvitals.sources.runs.vocabulary import find_split
 
 _PATTERN = "events.out.tfevents.*"
-# `add_scalars` creates a directory with an event file for each line of the chart.
+# `add_scalars` creates a directory with an event file for each line in the chart.
 _MOST_FOLDERS = 64
 _HALVES = ("train", "validation", "val", "eval", "test")
 
@@ -21,7 +21,7 @@ class EventFolder:
 
     Attributes:
         path: The path of the directory.
-        logdir: The configured directory that contains the directory.
+        logdir: The configured directory to which the directory belongs.
         newest: The newest event file in the directory.
     """
 
@@ -44,7 +44,12 @@ def find_folders(search: Search, logdir: str) -> list[EventFolder]:
 
 
 def add_held_folders(folders: dict[str, EventFolder], held: Iterable[FoundFile]) -> None:
-    """Add the folders of processes' event files, and the processes of the other folders."""
+    """Add the folders with event files of processes, and add processes to the known folders.
+
+    Args:
+        folders: The folders by path, which are updated.
+        held: The event files of processes.
+    """
     newest: dict[str, FoundFile] = {}
     for file in held:
         folder = os.path.dirname(file.path)  # noqa: PTH120 - hot
@@ -54,7 +59,7 @@ def add_held_folders(folders: dict[str, EventFolder], held: Iterable[FoundFile])
     for path, file in newest.items():
         known = folders.get(path)
         if known is None:
-            # A run in the working folder itself is named after that folder.
+            # A run in the working folder itself is named after the working folder.
             is_inside = f"{path}/".startswith(f"{file.place}/")
             around = os.path.dirname(file.place if is_inside else path)  # noqa: PTH120
             folders[path] = EventFolder(path, around, file)

@@ -90,10 +90,10 @@ class EventFileSource:
     Attributes:
         files: The state of each file that is followed.
         unmatched: The configured directories that contain no event file.
-        omitted: The number of runs that were left out of the last reading because of `most_runs`,
-            plus the number of directories beyond the limit per run.
-        complaint: One line with a file that could not be read, the reason and the remedy; None if
-            all files could be read.
+        omitted: The number of runs that the last reading left out because of `most_runs`, plus the
+            number of directories beyond the limit per run.
+        complaint: A line that contains the path of a file that could not be read, the reason and
+            the remedy; None if all files could be read.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class EventFileSource:
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new records from the event files until all are read or the time is up.
+        """Read new records from the event files until none are left or the deadline is reached.
 
         Args:
             deadline: The monotonic time by which the method returns; the next call reads the
@@ -310,7 +310,7 @@ def _describe(run: _Run) -> FoundRun:
 
 
 def _judge(run: _Run) -> FollowedState:
-    """Return whether a run's event files contain scalars."""
+    """Return the state of a run's event files, which are understood if they contain scalars."""
     state: FileState = "new" if run.scalars.is_empty else "understood"
     if any(stream.complaint for stream in run.streams.values()):
         state = "unreadable"

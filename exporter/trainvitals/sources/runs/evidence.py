@@ -95,7 +95,7 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
     """Return the evidence about a launch by `trainvitals run` in which no process reported.
 
     Args:
-        launch: The launch, which has a name.
+        launch: The launch; the user must have given a run name.
         kernel: The events in the kernel log; None if the kernel log cannot be read.
         gaps: The sources of evidence that could not be read.
     """
@@ -113,7 +113,7 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
 
 
 def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
-    """Add the output of a launch, or the traceback that it kept, to evidence."""
+    """Return evidence to which a launch's output, or the traceback in its note, is added."""
     output = None if launch is None else read_output(launch)
     if launch is not None and not output and launch.error:
         output = launch.error
@@ -123,7 +123,7 @@ def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
 
 
 def _add_exit(ending: Ending, launch: Launch) -> Ending:
-    """Return an ending of an unknown kind with the exit of the command that the rank was part of."""
+    """Add the exit of the rank's command to the evidence for an ending whose cause is unknown."""
     if launch.signal is not None:
         how = f"{describe_signal(launch.signal)} killed the command of `trainvitals run`"
     elif launch.exit_code is not None:

@@ -1,4 +1,4 @@
-"""Explain which lines of a file of a run are understood, and why the others are not."""
+"""Explain which lines in a run's file are understood, and why the other lines are not."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ _HEAD_BYTES = 1 << 16
 _EVENT_FILE = "events.out.tfevents."
 _MLFLOW_FOLDER = "metrics"
 _MOST_KEPT = 100_000
-# The groups of patterns that are texts.
+# The pattern groups that match texts instead of numbers.
 _TEXT_GROUPS = frozenset({"pairs", "validation_pairs", "run", "name", "heading", "row"})
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedLine:
-    """A line, row or record of a file.
+    """The explanation of a line, row or record in a file.
 
     Attributes:
-        number: The number of the line, which begins with 1.
+        number: The line number, counted from 1.
         text: The text of the line.
-        format: The pattern or format of the line; empty if it was not understood.
+        format: The name of the line's pattern or format; empty if the line was not understood.
         numbers: The numbers that were read from the line, by name.
-        reason: The reason why the line, or a number in it, was not read; empty if all was read.
+        reason: The reason why the line, or a number in the line, was not read; empty if everything
+            was read.
     """
 
     number: int
@@ -57,16 +58,16 @@ class ExplainedLine:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was read from a file.
+    """The explanation of a file.
 
     Attributes:
         path: The path of the file.
         kind: The kind of file: `log`, `csv`, `json`, `tensorboard` or `mlflow`.
-        lines: The lines, at most 100,000.
+        lines: The explanations of the lines; at most 100,000.
         step: The step after the last line; None if no step was read.
-        values: The words of a run file and their values after the last line.
-        metrics: The other names and their values after the last line.
-        is_cut: Whether the file is longer than what was read.
+        values: The values after the last line, by the words of a run file.
+        metrics: The values after the last line of all other names.
+        is_cut: Whether only a part of the file was read because the file is too long.
     """
 
     path: str
@@ -79,12 +80,12 @@ class Explanation:
 
     @property
     def understood(self) -> int:
-        """The number of lines that were understood."""
+        """The number of lines in the file that were understood."""
         return sum(line.is_understood for line in self.lines)
 
 
 def explain_file(path: Path, patterns: Sequence[Pattern]) -> Explanation:
-    """Read a file as the exporter does, and explain each line.
+    """Read a file in the same way as the exporter, and explain each line.
 
     Args:
         path: The path of the file.
@@ -104,7 +105,7 @@ def explain_file(path: Path, patterns: Sequence[Pattern]) -> Explanation:
 
 
 class _Listener(RunScalars):
-    """Records the numbers of a run, and keeps those of the last line."""
+    """Records the numbers of a run, and keeps the numbers in the last line separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,10 +133,10 @@ class _Listener(RunScalars):
 
 
 class _Explainer:
-    """Explains the lines of a file one by one.
+    """Explains the lines in a file one by one.
 
     Attributes:
-        lines: The lines that were explained.
+        lines: The explanations of the lines so far.
     """
 
     def __init__(self) -> None:
@@ -144,7 +145,7 @@ class _Explainer:
         self._listeners: list[_Listener] = []
 
     def find_reader(self, run: str) -> LineReader:
-        """Return the reader of a run."""
+        """Return the reader for the lines of a run."""
         if run not in self._readers:
             self._readers[run] = LineReader()
             self._readers[run].scalars = listener = _Listener()
@@ -152,7 +153,13 @@ class _Explainer:
         return self._readers[run]
 
     def explain(self, number: int, text: str, take: Callable[[], Taken]) -> None:
-        """Read a line, and keep what was read from it."""
+        """Read a line, and keep the explanation.
+
+        Args:
+            number: The line number.
+            text: The text of the line.
+            take: A function that reads the line and returns the result.
+        """
         for listener in self._listeners:
             listener.heard = {}
         taken = take()
@@ -181,7 +188,7 @@ class _Explainer:
 
 
 def _list_unread(taken: Taken) -> list[str]:
-    """Return the groups of a pattern's match whose texts are not numbers."""
+    """Return the numeric groups in a pattern's match whose texts are not numbers."""
     groups = taken.match.groupdict() if taken.match is not None else {}
     return [
         name

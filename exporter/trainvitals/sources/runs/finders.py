@@ -1,4 +1,4 @@
-"""Read the runs without the training client, from the files that flags name and processes write."""
+"""Read runs without the training client from the files that flags name and processes write."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _EVENTS, _LINES, _MLFLOW = "--tensorboard.logdir", "--trainlog.glob", "mlruns"
 
 
 class FindsRuns(Protocol):
-    """Reads runs without the training client, as `EventFileSource` and `LogLineSource` do.
+    """A protocol for readers of runs without the training client, such as `EventFileSource`.
 
     Attributes:
-        omitted: The number of runs that were left out because of the limits.
-        complaint: A file that could not be read, with the reason; None if all files could be read.
+        omitted: The number of runs that were left out because of limits.
+        complaint: The path of a file that could not be read, with the reason; None if all files
+            could be read.
         files: The state of each file that is followed.
         unmatched: The values of the source's flag that match no file.
     """
@@ -42,15 +43,15 @@ class FindsRuns(Protocol):
     unmatched: tuple[str, ...]
 
     def read(self, deadline: float) -> Sequence[FoundRun]:
-        """Read and return the runs before a deadline on the monotonic clock."""
+        """Read the files until a deadline on the monotonic clock, and return the runs."""
         ...
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other log line patterns from now on; files in other formats are not affected."""
+        """Use these log line patterns from now on; only logs are affected."""
         ...
 
     def close(self) -> None:
-        """Close all files that are followed."""
+        """Close all followed files."""
         ...
 
 
@@ -61,8 +62,8 @@ class FileOptions:
     Attributes:
         logdirs: The directories that are searched for TensorBoard event files.
         globs: The path patterns of log files.
-        patterns: A file of log line patterns, which are tried before the built-in patterns; None
-            for the built-in patterns alone.
+        patterns: The path of a file with log line patterns, which are tried before the built-in
+            patterns; None if only the built-in patterns are used.
         follows_processes: Whether the files of processes that hold accelerators are read as well.
         users: The users whose files are read.
         procfs: The path of `/proc`.
@@ -77,9 +78,10 @@ class FileOptions:
 
 
 class Finders:
-    """Reads the runs in the files that flags name, and in the files of processes.
+    """Reads runs from the files that flags name and from the files that processes write.
 
-    Modules for files are imported with the first such file, so that other machines do not load them.
+    The module for a kind of file is imported when the first file of that kind is found, so that an
+    exporter without such files does not load the module.
 
     Args:
         options: The files to read.
@@ -106,7 +108,7 @@ class Finders:
             self._add(_LINES)
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other log line patterns from now on."""
+        """Use these log line patterns from now on."""
         self._patterns = tuple(patterns)
         for finder in self._finders.values():
             finder.use_patterns(patterns)
@@ -114,10 +116,12 @@ class Finders:
     def read(
         self, instrumented: Collection[int], deadline: float, complaints: list[str]
     ) -> tuple[list[FoundRun], int, FollowedFiles]:
-        """Read all files; a file system that hangs affects only the runs of its kind of file.
+        """Read all files.
+
+        If a file system does not respond, only the runs in the same kind of file are missing.
 
         Args:
-            instrumented: The PIDs of processes that have a run file.
+            instrumented: The PIDs of the processes that have a run file.
             deadline: The monotonic time by which the method returns.
             complaints: The list to which the reasons for incomplete readings are added.
 
@@ -150,9 +154,9 @@ class Finders:
         return self._leave_out(found, frozenset(instrumented)), omitted, self._judge()
 
     def close(self) -> None:
-        """Close all files, and stop reading in the background."""
+        """Close all files, and stop the background threads."""
         for name, finder in self._finders.items():
-            if not self._pool.is_running(name):  # a read that hangs ends with the process
+            if not self._pool.is_running(name):  # a blocked read ends with this process
                 finder.close()
         self._pool.close()
 
@@ -178,12 +182,12 @@ class Finders:
         return tasks
 
     def _is_stuck(self) -> bool:
-        """Return whether the search for files has not ended for a long time."""
+        """Return whether the search for files has been running for more than ten seconds."""
         started_at = None if self._held is None else self._held.started_at
         return started_at is not None and time.monotonic() - started_at > _STUCK_SECONDS
 
     def _leave_out(self, found: list[FoundRun], instrumented: frozenset[int]) -> list[FoundRun]:
-        """Return the runs without those that a run file or another file describes."""
+        """Return the runs, except the runs that a run file or another file describes."""
         if self._held is None:
             return found
         from trainvitals.sources.runs.held_runs import choose_held  # noqa: PLC0415 - as above
@@ -191,7 +195,7 @@ class Finders:
         return choose_held(found, self._held.find_instrumented(instrumented))
 
     def _judge(self) -> FollowedFiles:
-        """Return how many files were understood, and the names of the others."""
+        """Return the number of files that were understood, and the names of the other files."""
         files = [file for finder in self._finders.values() for file in finder.files]
         understood = [file for file in files if file.state == "understood"]
         places = {file.place for file in understood} - {""}
@@ -211,7 +215,7 @@ class Finders:
         )
 
     def _add_needed(self) -> None:
-        """Begin to read the kinds of files that processes write."""
+        """Add a reader for each new kind of file that processes write."""
         if self._held is not None:
             for name in {_name_kind(file) for file in self._held.files} - self._finders.keys():
                 self._add(name)
@@ -246,7 +250,7 @@ class Finders:
 
 
 def read_line_patterns(options: FileOptions) -> tuple[Pattern, ...]:
-    """Return the log line patterns; an empty tuple for the built-in patterns.
+    """Return the log line patterns; an empty tuple if no pattern file is given.
 
     Raises:
         ConfigurationError: The pattern file cannot be used.

@@ -22,8 +22,8 @@ class FollowedFile:
 
     Args:
         path: The path of the file.
-        beneath: The directory below which no symbolic link is followed; empty if links are followed
-            as `open_regular` describes.
+        beneath: The directory below which symbolic links are not followed; if it is empty, links
+            are followed as described for `open_regular`.
 
     Attributes:
         path: The path of the file.

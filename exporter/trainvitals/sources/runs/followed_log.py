@@ -8,7 +8,7 @@ from trainvitals.sources.runs.line_formats import LineFormat
 from trainvitals.sources.runs.lines import LineReader
 
 _MOST_RUNS_IN_A_FILE = 16
-# Programs print other lines before they train.
+# Programs print other lines before the training begins.
 _FEW_LINES, _FEW_SECONDS = 20, 60.0
 
 
@@ -16,19 +16,20 @@ class FollowedLog:
     """The state of a log that is followed.
 
     Attributes:
-        file: The file that contains the log.
-        found: The log as it was found.
-        name: The name of the file's own run.
-        format: The format of the file; None while the file has no complete line.
+        file: The followed file that contains the log.
+        found: The description of the file from the search.
+        name: The run name for lines that do not name a run.
+        format: The format of the file; None while the file contains no complete line.
         runs: The readers of the runs in the file, by the run names in the log lines; the empty name
             stands for the file's own run.
-        previous: The readers before the file was rewritten, until the new file has a number.
-        tail: The text of an incomplete line that was already read.
+        previous: The readers from before the file was rewritten, which are kept until a number is
+            read from the new file.
+        tail: The text of an incomplete line that has already been read.
         is_inside: Whether the offset is inside a line whose beginning was not read.
         lines: The number of lines that were read.
         understood: The number of lines that were understood.
         since: The time when the first line was read, in Unix seconds.
-        stamp: The state of a document when it was last read.
+        stamp: The identity, size and modification time of a document when it was last read.
         complaint: The reason why the file could not be read; None if the file could be read.
     """
 
@@ -63,7 +64,7 @@ class FollowedLog:
         self.complaint: str | None = None
 
     def start_over(self) -> None:
-        """Begin to read a file that was replaced or rewritten."""
+        """Reset the state after the file has been replaced or rewritten."""
         self.tail, self.is_inside = "", False
         if self.format is not None and self.format.is_rewritten:
             self.previous = self.runs if self.has_numbers() else self.previous
@@ -71,7 +72,7 @@ class FollowedLog:
         self.format = None
 
     def has_numbers(self) -> bool:
-        """Return whether a number of a run was read from the file."""
+        """Return whether a run's number has been read from the file."""
         return any(not reader.scalars.is_empty for reader in self.runs.values())
 
     def reader_of(self, run: str) -> LineReader | None:
@@ -90,7 +91,11 @@ class FollowedLog:
             self.understood += bool(taken.format)
 
     def judge(self, now: float) -> FileState:
-        """Return whether the file was understood."""
+        """Return whether the file has been understood.
+
+        Args:
+            now: The current time, in Unix seconds.
+        """
         if self.complaint is not None:
             return "unreadable"
         if self.understood:
@@ -99,7 +104,7 @@ class FollowedLog:
         return "not_understood" if is_judged else "new"
 
     def describe(self, now: float) -> FollowedState:
-        """Return the state of the file."""
+        """Return the state of the file for the report on followed files."""
         found = self.found
         return FollowedState(
             found.path, self.judge(now), found.is_named or found.is_log, found.place

@@ -1,20 +1,21 @@
-"""Find the files that processes on accelerators write, without a flag that names the files.
+"""Find the files that processes on accelerators write, if no flag names the files.
 
-For each process that holds an accelerator, two places are looked at: the files that the process
-holds open for writing, and the working folder of the process. Nothing outside of them is looked at.
-A file counts if it is a regular file with a known name, belongs to a user of the process, belongs to
-a user whose run files are read, and was written to after the process started.
+For each process that holds an accelerator, only two sources are searched: the files that the
+process holds open for writing, and the process's working folder. A file counts if it is a regular
+file with a known name, if its owner is a user of the process and a user whose run files are read,
+and if it was written to after the process started.
 
-The working folder is searched six folders deep, the nearest folders first, with at most 1,000 names
-in each folder and 5,000 in all. Symbolic links, hidden folders and installed packages are left out.
-The root directory is not searched. The regular file to which standard output or standard error is
-redirected is a log of the process, whatever its name.
+The working folder is searched six levels deep, the nearest folders first, with at most 1,000 names
+in each folder and 5,000 in total. Symbolic links, hidden folders and installed packages are
+skipped. The root directory is not searched. A regular file to which standard output or standard
+error is redirected is a log of the process, regardless of the file's name.
 
-A process in another mount namespace has other paths. Such files are opened below `/proc/PID/root`,
-which requires the permission to trace the process, as does reading `/proc/PID/cwd`. No symbolic
-link is followed there, because it would lead to a place in our own namespace.
+A process in another mount namespace has other paths. The files of such a process are opened below
+`/proc/PID/root`, which requires the permission to trace the process, as does reading
+`/proc/PID/cwd`. Symbolic links there are not followed, because their targets would be resolved in
+the exporter's own namespace.
 
-The files of a process that has ended are kept for an hour, so that its last lines are read.
+The files of a process that has ended are kept for an hour, so that their last lines are read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from trainvitals.sources.runs.processes import read_process_state, read_users
 
 EVENT_FILE = "events.out.tfevents."
 _SEARCH_SECONDS = 60.0
-# A search that takes longer ends, and another search continues with the other processes.
+# The time limit of a search, and the delay before the next search continues with the remaining
+# processes.
 _LONGEST_SECONDS, _RESUME_SECONDS = 2.0, 5.0
 _KEEP_SECONDS = 3600.0
 _DEEPEST = 6
@@ -58,12 +60,13 @@ class _Process:
     """A process that holds an accelerator, and the files that it writes.
 
     Attributes:
-        start_ticks: The start of the process, which distinguishes it from an earlier process.
-        place: The identity of the working folder; None if it cannot be seen.
+        start_ticks: The start time of the process in clock ticks since boot, which distinguishes
+            the process from an earlier process with the same PID.
+        place: The device and inode of the working folder; None if the folder cannot be accessed.
         seen: The time when the process was last seen, in Unix seconds.
-        searched: The time when its files were last searched, in Unix seconds.
+        searched: The time when the process's files were last searched for, in Unix seconds.
         files: The files that the process writes.
-        relatives: The processes above the process.
+        relatives: The PIDs of the process's ancestors.
     """
 
     start_ticks: int
@@ -80,14 +83,13 @@ class HeldFiles:
     Args:
         procfs: The path of `/proc`.
         users: The users whose files are read.
-        search_seconds: The shortest time between two searches.
+        search_seconds: The minimum time between two searches, in seconds.
         clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
 
     Attributes:
-        files: The files of all processes, each with the processes that write it.
-        started_at: The monotonic time when the search that is running began; None if no search is
-            running.
+        files: The files of all processes; each file lists the processes that write to it.
+        started_at: The monotonic time when the current search began; None if no search is running.
     """
 
     def __init__(
@@ -111,15 +113,19 @@ class HeldFiles:
         self._above: dict[int, frozenset[int]] = {}
 
     def is_due(self, holders: Iterable[int]) -> bool:
-        """Return whether a search is due, given the processes that hold accelerators."""
-        return self._monotonic() >= self._next_search and bool({*holders} or self._processes)
-
-    def search(self, holders: Iterable[int], instrumented: Iterable[int]) -> None:
-        """Search the files of processes, for two seconds at most.
+        """Return whether a search is due.
 
         Args:
             holders: The PIDs of the processes that hold accelerators.
-            instrumented: The PIDs of processes that have a run file.
+        """
+        return self._monotonic() >= self._next_search and bool({*holders} or self._processes)
+
+    def search(self, holders: Iterable[int], instrumented: Iterable[int]) -> None:
+        """Search for the files of processes, for at most two seconds.
+
+        Args:
+            holders: The PIDs of the processes that hold accelerators.
+            instrumented: The PIDs of the processes that have a run file.
         """
         self.started_at = self._monotonic()
         self._next_search = self.started_at + self._search_seconds
@@ -153,10 +159,12 @@ class HeldFiles:
         self.files = self._gather()
 
     def find_instrumented(self, with_file: frozenset[int]) -> frozenset[int]:
-        """Return the processes on accelerators that have a run file, or a relative with one.
+        """Return the processes on accelerators for which a run file exists.
+
+        The run file may be that of the process, of an ancestor or of a descendant.
 
         Args:
-            with_file: The PIDs of processes that have a run file.
+            with_file: The PIDs of the processes that have a run file.
         """
         processes = self._processes
         if not processes:
@@ -222,7 +230,13 @@ class HeldFiles:
         return tuple(kept[:_MOST_OF_PROCESS])
 
     def _walk(self, folder: str, beneath: str, until: float) -> Iterator[FoundFile]:
-        """Yield the files with known names below a folder, those in the nearest folders first."""
+        """Yield the files with known names below a folder; files in the nearest folders come first.
+
+        Args:
+            folder: The path of the folder.
+            beneath: The directory below which the files will be opened.
+            until: The monotonic time when the search ends.
+        """
         left = _MOST_IN_PLACE
         folders = [] if folder in {"/", beneath} else [(folder, 0)]
         while folders and left > 0 and self._monotonic() < until:
@@ -238,7 +252,7 @@ class HeldFiles:
                     yield from _describe(f"{path}/{entry.name}", beneath, follows=False)
 
     def _gather(self) -> tuple[FoundFile, ...]:
-        """Return each file once, with all processes that write it."""
+        """Return each file once, with all processes that write to the file."""
         files: dict[tuple[int, int], FoundFile] = {}
         for process in self._processes.values():
             for file in process.files:
@@ -252,17 +266,23 @@ class HeldFiles:
 
 
 def is_event_file(file: FoundFile) -> bool:
-    """Return whether a file is an event file of TensorBoard."""
+    """Return whether a file is a TensorBoard event file."""
     return EVENT_FILE in file.path
 
 
 def is_mlflow(file: FoundFile) -> bool:
-    """Return whether a file describes a run of MLflow."""
+    """Return whether a file is the `meta.yaml` of an MLflow run."""
     return file.path.endswith(f"/{META}")
 
 
 def _choose_states(files: Iterable[FoundFile]) -> list[FoundFile]:
-    """Return the files without the older states of a Trainer, one of which is in each checkpoint."""
+    """Return the files with only the latest `trainer_state.json` of each run.
+
+    The Hugging Face Trainer writes this file to each checkpoint folder.
+
+    Args:
+        files: The files, the latest first.
+    """
     states: set[str] = set()
     chosen: list[FoundFile] = []
     for file in files:
@@ -278,7 +298,7 @@ def _choose_states(files: Iterable[FoundFile]) -> list[FoundFile]:
 
 
 def _list_open(procfs: Path, pid: int) -> Iterator[FoundFile]:
-    """Yield the files with known names that a process writes, and its redirected output."""
+    """Yield the files with known names that a process writes, and the logs of its output."""
     own = f"{procfs}/{pid}/fd"
     try:
         numbers = os.listdir(own)[:_MOST_DESCRIPTORS]  # noqa: PTH208 - numbers, not paths
@@ -299,16 +319,17 @@ def _list_open(procfs: Path, pid: int) -> Iterator[FoundFile]:
 
 
 def _locate(procfs: Path, pid: int, path: str, link: str) -> tuple[str, str] | None:
-    """Return the path of a process's file or folder here, and the directory it is opened below.
+    """Translate the path of a process's file or folder to this process's mount namespace.
 
     Args:
         procfs: The path of `/proc`.
         pid: The PID of the process.
         path: The path in the process's mount namespace.
-        link: The kernel's link to the file or folder.
+        link: The path of the link in `/proc` that refers to the file or folder.
 
     Returns:
-        The path and the directory; None if no path leads to the file or folder.
+        The path in this mount namespace, and the directory below which the path is opened; None if
+        the file or folder cannot be reached through a path.
     """
     identity = _identify(link)
     root = f"{procfs}/{pid}/root"
@@ -334,12 +355,12 @@ def _list_folder(path: str, most: int) -> list[os.DirEntry[str]]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
-    except OSError:  # it is gone
+    except OSError:  # the entry no longer exists
         return False
 
 
 def _describe(path: str, beneath: str, *, follows: bool = True) -> Iterator[FoundFile]:
-    """Yield a file if it is a regular file.
+    """Yield the description of a file if the file is a regular file.
 
     Args:
         path: The path of the file.
@@ -356,20 +377,24 @@ def _is_left_out(name: str) -> bool:
 
 
 def _is_known(name: str, beside: Iterable[str] = ()) -> bool:
-    """Return whether a file with a name may describe a training.
+    """Return whether a file's name shows that the file may describe a training.
 
     Args:
         name: The name of the file.
-        beside: The other names in the folder.
+        beside: The names of the files and folders in the same folder.
     """
-    if name == META:  # the folder of an experiment has such a file too
+    if name == META:  # an experiment's folder also contains a `meta.yaml`, but no `metrics`
         return "metrics" in beside
     low = name.lower()
     return low.endswith(_ENDS) or low in _NAMES or name.startswith(EVENT_FILE)
 
 
 def _is_written(path: str) -> bool:
-    """Return whether a file descriptor is open for writing."""
+    """Return whether a file descriptor is open for writing.
+
+    Args:
+        path: The path of the descriptor's file in `/proc/PID/fdinfo`.
+    """
     fields = (read_small(Path(path)) or "").partition("flags:")[2].split()
     return bool(fields) and bool(int(fields[0], 8) & os.O_ACCMODE)
 

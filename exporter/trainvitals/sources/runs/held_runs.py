@@ -1,10 +1,10 @@
-"""Runs whose files were found through the processes that write them.
+"""Chooses the runs among the files that were found through the processes that write to them.
 
 The files of such a run are in the working folder of a process that holds an accelerator, or the
-process holds them open. A process often writes several files about the same training, such as a
-log, a CSV file and event files. Therefore each working folder has only one run if one process works
-in it, and else one run for each folder that contains no other run's folder. The file is chosen in
-the order of `_RANKS`, and the latest of these; a file that a flag names comes first.
+process holds the files open. A process often writes several files about the same training, such as
+a log, a CSV file and event files. Therefore, a working folder has only one run if its files belong
+to one process; otherwise, it has one run for each of the folders that are not nested. A run's file
+is chosen in the order of `_RANKS`, and the latest file first; files that a flag names come first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from dataclasses import replace
 from trainvitals.sources.runs.discovery import FoundFile, split_path
 from trainvitals.sources.runs.scalars import FoundRun
 
-# The state of the Trainer is only written with checkpoints.
+# The state file of the Hugging Face Trainer ranks last: it is written only with checkpoints.
 _RANKS: Mapping[str, int] = {"tensorboard": 1, "mlflow": 2, "csv": 3, "json": 3, "log": 4}
 _STATE, _STATE_RANK = "trainer_state.json", 5
 
 
 def add_held(found: dict[str, FoundFile], held: Iterable[FoundFile]) -> None:
-    """Add the files of processes to the files that flags name, by path.
+    """Add the files of processes to the files that flags name.
 
-    A file that a flag names as well keeps its path, and is given the processes that write it.
+    If a flag also names a process's file, the entry keeps its path, and the file's processes are
+    added to the entry.
+
+    Args:
+        found: The files that flags name, by path.
+        held: The files of processes.
     """
     paths = {file.identity: path for path, file in found.items()}
     for file in held:
@@ -36,9 +41,9 @@ def add_held(found: dict[str, FoundFile], held: Iterable[FoundFile]) -> None:
 
 
 def count_below(components: tuple[str, ...], place: str) -> int:
-    """Return how many of a path's last components name the run of a process's file.
+    """Return the number of trailing path components that form the run name for a process's file.
 
-    These are the components below the working folder, and the name of that folder.
+    These components are the name of the working folder and the components below this folder.
 
     Args:
         components: The components of the path.
@@ -50,16 +55,16 @@ def count_below(components: tuple[str, ...], place: str) -> int:
 
 
 def mark_held(run: FoundRun, file: FoundFile) -> FoundRun:
-    """Return a run with the processes that write its file."""
+    """Return a run to which the processes that write to the run's file are added."""
     return replace(run, is_named=file.is_named, holders=file.holders, place=file.place)
 
 
 def choose_held(runs: Iterable[FoundRun], instrumented: Iterable[int] = ()) -> list[FoundRun]:
-    """Return the runs without those that another file or a run file describes.
+    """Return the runs, except the runs that another file or a run file describes.
 
     Args:
         runs: The runs that were found in files.
-        instrumented: The PIDs of processes that have a run file, or whose relatives have one.
+        instrumented: The PIDs of the processes for which a run file exists.
     """
     left_out = frozenset(instrumented)
     places: dict[str, list[FoundRun]] = {}
@@ -95,7 +100,7 @@ def _is_nested(one: str, other: str) -> bool:
 
 
 def _name_apart(runs: list[FoundRun]) -> list[FoundRun]:
-    """Return the runs with the PIDs added to names that other runs have."""
+    """Return the runs with unique names: a PID is added to a name that another run has."""
     names: set[str] = set()
     named: list[FoundRun] = []
     for run in sorted(runs, key=lambda run: not run.is_named):

@@ -70,7 +70,7 @@ class RunHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The time of the reading, the machine, the users whose runs are read, and their launches."""
+    """The context of a reading: its time, the machine, the users to read, and their launches."""
 
     now: Moment
     host: Host

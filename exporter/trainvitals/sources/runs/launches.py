@@ -1,11 +1,11 @@
-"""A launch, which is one use of `trainvitals run`, and the note that records it.
+"""Launches, which are invocations of `trainvitals run`, and the notes that record launches.
 
-**The note** is the file `run.PID.RANDOM.launch` in the run directory, where PID is the process ID of
-`trainvitals run`: one JSON object in UTF-8, at most 65536 bytes, with mode 0600, because the last
-error and the path of the log may be private. The note is written under a temporary name that begins
-with a dot, and then renamed. It exists if the run was named by the user, or as soon as a process
-below the command reports, and is written again at the end. The exporter and later launches remove
-notes that were not written for a day.
+**The note** is the file `run.PID.RANDOM.launch` in the run directory, where PID is the process ID
+of `trainvitals run`. The note is a JSON object in UTF-8 of at most 65536 bytes, with mode 0600,
+because the last error and the path of the log may be private. The note is written under a temporary
+name that begins with a dot, and then renamed. The note is created immediately if the user named the
+run, or otherwise as soon as a process below the command reports, and is updated when the command
+ends. The exporter and later launches remove notes that have not been written to for a day.
 
 =========== ====================================================================================
 member      value
@@ -24,8 +24,8 @@ member      value
 `log_start` the size of this file when the command was started, in bytes
 =========== ====================================================================================
 
-A reader uses the note only for runs of the note's owner, since any user may write to a run
-directory, and reads the log only if the log has the same owner.
+Because any user may write to a run directory, a reader uses the note only for runs of the note's
+owner, and reads the log only if the log has the same owner.
 """
 
 from __future__ import annotations
@@ -62,18 +62,22 @@ _SLACK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One use of `trainvitals run`.
+    """One invocation of `trainvitals run`.
 
     Attributes:
         name: The run name that the user gave; None if the user gave no name.
         runs: The names of the runs that processes below the command reported.
         started: The time when the command was started, in Unix seconds.
-        ended: The time when the command ended, in Unix seconds; None if it runs or is unknown.
-        exit_code: The exit code of the command; None if it is unknown or a signal killed the command.
-        signal: The signal that killed the command; None if it is unknown or no signal did.
-        error: The traceback of the exception that ended the command; None if it is unknown.
-        log: The path of the file with the output of the command; None if there is no such file.
-        log_start: The size of this file when the command was started, in bytes.
+        ended: The time when the command ended, in Unix seconds; None if the command is running or
+            its end is unknown.
+        exit_code: The command's exit code; None if the exit code is unknown or a signal killed the
+            command.
+        signal: The number of the signal that killed the command; None if the signal is unknown or
+            no signal killed the command.
+        error: The traceback of the exception that ended the command; None if no such exception is
+            known.
+        log: The path of the file with the command's output; None if the output is not logged.
+        log_start: The size of the log when the command was started, in bytes.
         owner: The ID of the user who owns the note.
     """
 
@@ -89,12 +93,12 @@ class Launch:
     owner: int = 0
 
     def has_run(self, run: str) -> bool:
-        """Return whether a process below the command reported a run, or was to report it."""
+        """Return whether a process below the command reported, or was to report, the given run."""
         return run in self.runs or (not self.runs and run == self.name)
 
 
 def encode_launch(launch: Launch) -> bytes:
-    """Return the content of the note on a launch."""
+    """Return the content of a launch note."""
     members = {"format": _FORMAT} | asdict(launch)
     del members["owner"]
     data = json.dumps(members).encode()
@@ -104,7 +108,7 @@ def encode_launch(launch: Launch) -> bytes:
 
 
 def read_launches(directory: Path, users: Users = Users()) -> tuple[Launch, ...]:  # noqa: B008 - immutable
-    """Return the launches with a note in a run directory, the latest first.
+    """Return the launches whose notes are in a run directory, the latest first.
 
     Args:
         directory: The run directory.
@@ -122,7 +126,7 @@ def read_launches(directory: Path, users: Users = Users()) -> tuple[Launch, ...]
 def find_launch(
     launches: Iterable[Launch], run: str, owner: int, created_time: float
 ) -> Launch | None:
-    """Return the last launch of a user that started before a run file and has its run.
+    """Return the user's last launch of a run that started before the run file was created.
 
     Args:
         launches: The launches, the latest first.
@@ -138,7 +142,7 @@ def find_launch(
 
 
 def read_output(launch: Launch) -> str | None:
-    """Return the end of the log of a launch; None if there is no such log or it cannot be read."""
+    """Return the end of a launch's log; None if the log does not exist or cannot be read."""
     if launch.log is None:
         return None
     try:
@@ -155,7 +159,7 @@ def read_output(launch: Launch) -> str | None:
         return None
     finally:
         os.close(descriptor)
-    # A line that was written again and again, such as a progress bar, counts as it was last seen.
+    # Of a line that was overwritten, such as a progress bar, only the last version is kept.
     lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 

@@ -1,11 +1,12 @@
 r"""Recognize and read the formats of files that are read line by line.
 
-**CSV.** The first line that does not begin with `#` is the header; its names are separated by
-commas, semicolons or tabs, and may be padded with spaces, as in YOLOv5's `results.csv`. Each other
-line has at most as many cells as the header has names. Empty cells are left out: Lightning's
-CSVLogger writes a training loss and a validation loss to different lines of `metrics.csv`. A line
-that consists of names replaces the header. Lightning rewrites the file when the header grows, and
-its Fabric at each save; a rewritten file is read again from its start. Examples::
+**CSV.** The first line that does not begin with `#` is the header. The names in the header are
+separated by commas, semicolons or tabs, and may be padded with spaces, as in YOLOv5's
+`results.csv`. Each other line contains at most as many cells as the header contains names. Empty
+cells are ignored: Lightning's CSVLogger writes a training loss and a validation loss to different
+lines of `metrics.csv`. A line that consists of names replaces the header. Lightning rewrites the
+file when a column is added to the header, and Lightning Fabric rewrites the file at each save; a
+rewritten file is read again from the start. Examples::
 
                    epoch,      train/box_loss,      train/obj_loss
                        0,            0.046203,            0.068541
@@ -21,17 +22,18 @@ loggers. A line that is not JSON is read as a log line. Examples::
     {"current_steps": 10, "total_steps": 300, "loss": 1.4, "lr": 5e-05, "epoch": 0.1}
     {"lr": 0.01, "data_time": 0.01, "loss": 0.9, "time": 0.3, "epoch": 1, "iter": 50, "step": 50}
 
-**The state of the Hugging Face Trainer**, `trainer_state.json`, is one JSON document, which is
-written with each checkpoint and at the end. The member `log_history` is a list of rows;
-`max_steps` and `num_train_epochs` are the totals. A document of more than 4 MiB is not read::
+**The state of the Hugging Face Trainer**, `trainer_state.json`, is a JSON document that the Trainer
+writes with each checkpoint and at the end of the training. The member `log_history` is a list of
+rows; `max_steps` and `num_train_epochs` are the total numbers of steps and epochs. A document of
+more than 4 MiB is not read. Example::
 
     {"global_step": 100, "max_steps": 300, "num_train_epochs": 3,
      "log_history": [{"step": 50, "epoch": 0.5, "loss": 1.2, "learning_rate": 4e-05}]}
 
-**Logs** are all other files; their lines are read by the patterns.
+**Logs** are all other files; their lines are matched against the patterns.
 
-The format of a file is chosen by its first line, and by its name if the line says nothing. The
-meaning of the names in a row is in the module `rows`.
+The format of a file is determined from the file's name and its first line. The module `rows`
+describes the meaning of the names in a row.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ _MOST_ENTRIES = 100_000
 _TABLES = (".csv", ".tsv")
 _JSON_LINES = (".jsonl", ".ndjson")
 _STATE = "trainer_state.json"
-# The names of files that say nothing about the run; the run is named after the folder.
+# File names that do not identify a run; a run with such a file is named after the file's folder.
 WELL_KNOWN_NAMES = frozenset(
     {"results.csv", "metrics.csv", "trainer_log.jsonl", _STATE, "metrics.json", "scalars.json"}
 )
@@ -66,14 +68,14 @@ Readers = Callable[[str], "LineReader | None"]
 
 
 class LineFormat(Protocol):
-    """The format of a file that is read line by line, or as one document.
+    """A protocol for the formats of files that are read line by line, or as one document.
 
     Attributes:
         source: The kind of file, as in `FoundRun`.
-        longest: The length of the longest line that is read.
-        is_rewritten: Whether a file that does not continue was rewritten, and describes the same
-            run; otherwise it is the next log of the run.
-        takes_tail: Whether a last line without an end can be read.
+        longest: The maximum length of a line that is read.
+        is_rewritten: Whether a file that no longer begins with the known content was rewritten and
+            describes the same run; otherwise, the file is the next log of the run.
+        takes_tail: Whether a last line without a line break can be read.
         is_document: Whether the file is one document, which is passed to `take` as a whole.
     """
 
@@ -84,12 +86,20 @@ class LineFormat(Protocol):
     is_document: bool
 
     def take(self, line: str, reader_of: Readers) -> Taken:
-        """Read a line, and pass its numbers to the reader of its run."""
+        """Read a line, and pass the line's numbers to the reader for the run.
+
+        Args:
+            line: The line, or the document.
+            reader_of: A function that returns the reader for a run name.
+
+        Returns:
+            The name of the format, and the reason why the line or a number in it was not read.
+        """
         ...
 
 
 class LogFormat:
-    """A log, whose lines are read by patterns."""
+    """The format of logs, whose lines are matched against patterns."""
 
     source: Source = "log"
     longest = LONGEST_LINE
@@ -100,13 +110,13 @@ class LogFormat:
         self._matcher = matcher
 
     def take(self, line: str, reader_of: Readers) -> Taken:
-        """Pass a line to the patterns."""
+        """Match a line against the patterns, and record the line's numbers."""
         taken = self._matcher.take(line, reader_of)
         return taken if any(taken) else Taken(reason="no pattern matches")
 
 
 class CsvFormat:
-    """A table whose first line contains the names of its columns."""
+    """The format of CSV tables, whose first line contains the column names."""
 
     source: Source = "csv"
     longest = _LONGEST_ROW
@@ -118,7 +128,7 @@ class CsvFormat:
         self._separator = ","
 
     def take(self, line: str, reader_of: Readers) -> Taken:
-        """Read the header, or record a row of the table."""
+        """Read the header, or record a row of the CSV table."""
         if not line.strip() or line.startswith("#"):
             return Taken(reason="it is empty or a comment")
         names = _read_header(line)
@@ -140,7 +150,7 @@ class CsvFormat:
 
 
 class JsonFormat:
-    """A file with a JSON object in each line; other lines are passed to the patterns."""
+    """The format of files with a JSON object in each line; other lines are read as log lines."""
 
     source: Source = "json"
     longest = _LONGEST_ROW
@@ -151,7 +161,7 @@ class JsonFormat:
         self._log = LogFormat(matcher)
 
     def take(self, line: str, reader_of: Readers) -> Taken:
-        """Record the names and numbers of an object."""
+        """Record the numbers in a JSON object, or read the line as a log line."""
         found = _parse_object(line)
         if found is not None:
             return _record(found.items(), reader_of)
@@ -161,7 +171,7 @@ class JsonFormat:
 
 
 class StateFormat:
-    """The state of the Hugging Face Trainer, which is one document."""
+    """The format of the Hugging Face Trainer's state, which is one JSON document."""
 
     source: Source = "json"
     longest = MOST_DOCUMENT_BYTES
@@ -169,7 +179,7 @@ class StateFormat:
     takes_tail = False
 
     def take(self, line: str, reader_of: Readers) -> Taken:
-        """Record all entries of the document's history, and return the last one."""
+        """Record all entries in the document's history; return the result for the last entry."""
         found = _parse_object(line)
         if found is None:
             return Taken(reason="it is not a complete JSON object")
@@ -186,7 +196,7 @@ class StateFormat:
 
 
 def list_entries(document: str) -> list[dict[str, object]] | None:
-    """Return the entries in the history of a Trainer's state; None if it has no history."""
+    """Return the history entries in a Trainer's state; None if the document has no history."""
     return _list_entries(_parse_object(document) or {})
 
 
@@ -253,7 +263,7 @@ def _split(line: str, separator: str) -> list[str]:
 
 
 def _read_header(line: str) -> list[str]:
-    """Return the names in a header; an empty list if a cell is a number or no name."""
+    """Return the names in a header; an empty list if the line is not a header."""
     names = [name.strip() for name in _split(line, _find_separator(line))]
     if len(names) > 1 and not names[0]:
         names[0] = "index"  # pandas writes its index without a name
@@ -262,7 +272,7 @@ def _read_header(line: str) -> list[str]:
 
 
 def _is_plain_header(line: str) -> bool:
-    """Return whether a line is the header of a table of a training, in a file of any name."""
+    """Return whether a line is the header of a training table, regardless of the file's name."""
     names = _read_header(line)
     counts = {name.lower() for name in names} & {*STEP_NAMES, "epoch"}
     return bool(counts) and not any(" " in name for name in names)

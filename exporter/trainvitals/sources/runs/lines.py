@@ -38,7 +38,7 @@ _LONGEST_MISSED = 1 << 10
 _LINES_OF_EPOCH = 3  # an epoch whose values are not understood counts as several lines
 _HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
 _HEADING_WORDS = frozenset({"epoch", "total_epochs", "last_epoch"})
-# A line that seems to be about training, which counts if no pattern matches it.
+# A line that seems to be about training; the line counts as not understood if no pattern matches.
 _TRAINING = re.compile(
     r"\b(?:loss|epoch|step|iter|iteration)\b['\"]?[\s:=#\[(]{1,4}\d|\d ?[mun]?s/step\b"
 )
@@ -69,9 +69,10 @@ class LineReader:
         self._bar: tuple[float, float] | None = None
         self._bar_total: float | None = None
         self._counts_from = 1.0
-        # The steps of the epoch that has ended below its heading; an evaluation may follow.
+        # The number of steps in the last epoch that ended below its heading; an evaluation may
+        # follow.
         self._ended_steps: float | None = None
-        # An epoch of unknown length: its number, the steps before it, and its steps so far.
+        # An epoch of unknown length: its number, the steps before this epoch, and the steps in it.
         self._open: tuple[float, float, float] | None = None
         self._section: Split | None = None
         self._table: tuple[Pattern, list[str]] | None = None
@@ -122,7 +123,7 @@ class LineReader:
         return True
 
     def _take_row(self, row_pattern: Pattern, row: str, groups: Groups) -> bool:
-        """Record a row of the table whose heading was read before."""
+        """Record a row of the table whose heading was read last."""
         if self._table is None:
             return False
         pattern, names = self._table
@@ -168,7 +169,7 @@ class LineReader:
             self.scalars.evaluation_due = False
 
     def _is_of_evaluation(self, numbers: Mapping[str, float]) -> bool:
-        """Return whether a line counts other steps than the epoch that has ended below its heading."""
+        """Return whether a line's step count differs from that of the epoch that has just ended."""
         steps = numbers.get("epoch_steps")
         if steps is None or self._epoch is None or "epoch" in numbers:
             return False
@@ -239,7 +240,7 @@ class LineReader:
         return self._counts_from if pattern.first_epoch is None else float(pattern.first_epoch)
 
     def _count_open(self, epoch: float, first: float, done: float) -> float | None:
-        """Return the step in an epoch of unknown length; None if an epoch before was not followed."""
+        """Return the step in an epoch of unknown length; None if an earlier epoch was missed."""
         before = 0.0 if epoch == first else None
         if self._open is not None and before is None:
             last, start, steps = self._open
@@ -275,7 +276,7 @@ class LineMatcher:
         self.use(patterns)
 
     def use(self, patterns: Sequence[Pattern]) -> None:
-        """Use other patterns from now on."""
+        """Use these patterns from now on."""
         self.complaint: str | None = None
         self._patterns = Preselection(patterns)
 
@@ -288,7 +289,8 @@ class LineMatcher:
                 stands for the file's own run.
 
         Returns:
-            The patterns that matched; the reason is empty if no pattern matches.
+            The result with the names of the patterns that matched; the result is empty if no
+            pattern matches.
         """
         taken = NOTHING
         chosen = self._patterns.choose(line)
@@ -357,7 +359,7 @@ def _find_step(numbers: dict[str, float], pairs: list[tuple[str, float]]) -> flo
 
 
 def _find_numbers(pattern: Pattern, groups: Groups) -> dict[str, float]:
-    """Return the numbers in the groups of a pattern, by name."""
+    """Return the numbers in the groups of a pattern's match, by group name."""
     numbers: dict[str, float] = {}
     for name, text in groups.items():
         if text is not None and (number := parse_number(text)) is not None:
@@ -366,7 +368,7 @@ def _find_numbers(pattern: Pattern, groups: Groups) -> dict[str, float]:
 
 
 def _find_pairs(pattern: Pattern, text: str | None) -> list[tuple[str, float]]:
-    """Return the pairs in a text, under the names that the pattern gives them."""
+    """Return the name-number pairs in a text, with the names that the pattern maps them to."""
     if not text:
         return []
     pairs = _rename(pattern, find_pairs(text))
@@ -392,7 +394,7 @@ def _rename(pattern: Pattern, pairs: list[tuple[str, float]]) -> list[tuple[str,
 
 
 def _is_about_training(line: str) -> bool:
-    for text in _HINTS:  # almost no line contains one
+    for text in _HINTS:  # almost no line contains one of these texts
         if text in line:
             return _TRAINING.search(line[:_LONGEST_MISSED].lower()) is not None
     return False

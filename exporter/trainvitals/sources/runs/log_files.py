@@ -1,14 +1,14 @@
 """Follow training runs that write a log, a CSV file or a JSON file.
 
-A log is any text file that matches one of the globs, or that was found in the working folder of a
-process that holds an accelerator; its format is one of the module `line_formats`. A log is followed
+A log is any text file that matches one of the globs, or that a process on an accelerator writes
+(see `held_files`). The module `line_formats` describes the formats of logs. A log is followed
 across rotation, by renaming or by copying and truncating. A line ends with a line feed, or with a
 carriage return or backspaces, as in progress bars; colour codes are removed. An incomplete line is
-read if nothing was appended for a second.
+read if no data has been appended for a second.
 
-Initially, only the header and the last 256 KiB of a large file are read. A file without a line that
-is understood is not a run. A run is named after the part of the log's path that the glob does not
-fix.
+Initially, only the header and the last 256 KiB of a large file are read. If no line in a file is
+understood, the file is not shown as a run. A run is named after the part of the log's path that the
+glob does not fix.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class LogLineSource:
         forget_after_seconds: The number of seconds after the last write to a log from which the log
             is ignored.
         users: The users whose logs are read; logs are chosen from each user in turn.
-        held: A function that returns the files of processes that hold accelerators.
+        held: A function that returns the files that processes on accelerators write.
 
     Attributes:
         files: The state of each file that is followed.
         unmatched: The globs that match no file.
-        omitted: The number of logs that were left out of the last reading because of `most_files`.
-        complaint: One line with a file or pattern that could not be used, the reason and the
-            remedy; None if all files and patterns could be used.
+        omitted: The number of logs that the last reading left out because of `most_files`.
+        complaint: A line that names a file or pattern that could not be used, with the reason and
+            the remedy; None if all files and patterns could be used.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class LogLineSource:
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new lines from the logs until all are read or the time is up.
+        """Read new lines from the logs until none are left or the deadline is reached.
 
         Args:
             deadline: The monotonic time by which the method returns; the next call reads the
@@ -130,7 +130,7 @@ class LogLineSource:
         return self._describe()
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other log line patterns from now on."""
+        """Use these log line patterns from now on."""
         self._matcher.use(patterns)
 
     def close(self) -> None:
@@ -168,7 +168,10 @@ class LogLineSource:
             self._logs[path].name = name
 
     def _choose(self, found: Mapping[str, FoundFile]) -> list[str]:
-        """Return the paths of the logs to follow, at most `most_files` of each kind of finding."""
+        """Return the paths of the logs to follow.
+
+        At most `most_files` logs that flags name are chosen, and all logs of processes.
+        """
         oldest = self._clock() - self._forget_after_seconds
         kept: dict[str, FoundFile] = {}
         seen: set[tuple[int, int]] = set()
@@ -218,7 +221,7 @@ class LogLineSource:
                 return
 
     def _choose_format(self, log: FollowedLog) -> bool:
-        """Choose a file's format by its first lines; return False if no line is complete yet."""
+        """Choose a file's format from the first lines; return False if no line is complete yet."""
         file = log.file
         data, _ = file.peek(_HEAD_BYTES)
         is_complete = len(data) == _HEAD_BYTES or any(end in data for end in b"\n\r\x08")
@@ -245,7 +248,7 @@ class LogLineSource:
             raise OSError(errno.EFBIG, f"it is larger than {format_bytes(MOST_DOCUMENT_BYTES)}")
         previous, log.runs = log.runs, {}
         log.take(data.decode(errors="replace"), self._clock())
-        if not log.has_numbers():  # it is being written
+        if not log.has_numbers():  # the document may still be incomplete
             log.runs = previous
 
     def _take_lines(self, log: FollowedLog, data: bytes) -> None:

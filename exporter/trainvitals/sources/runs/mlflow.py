@@ -1,6 +1,6 @@
-"""Follow training runs that MLflow writes to a folder.
+"""Follow training runs that MLflow records in a folder.
 
-MLflow's file store has one folder for each run, `mlruns/EXPERIMENT/RUN`, which contains:
+MLflow's file store contains a folder for each run, `mlruns/EXPERIMENT/RUN`, with these files:
 
 ================== ===============================================================================
 file               contents
@@ -12,13 +12,14 @@ file               contents
 `params/NAME`      the value of a parameter, as text
 ================== ===============================================================================
 
-An example of a line in `metrics/train_loss`::
+Example of a line in `metrics/train_loss`::
 
     1764000000123 0.4821 1200
 
-Files below `metrics/system`, which describe the machine, are not read. The parameters `max_steps`,
-`total_steps`, `epochs`, `max_epochs`, `num_epochs` and `num_train_epochs` are the totals. A run
-without `run_name` is named after its folder. Databases such as `mlflow.db` are not read.
+Files below `metrics/system`, which describe the machine, are not read. The parameters `max_steps`
+and `total_steps` provide the total number of steps; `epochs`, `max_epochs`, `num_epochs` and
+`num_train_epochs` provide the total number of epochs. A run without `run_name` is named after its
+folder. Databases such as `mlflow.db` are not read.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _TOTALS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class _Run:
-    """A run, whose metrics are followed."""
+    """An MLflow run whose metrics are followed."""
 
     found: FoundFile
     name: str
@@ -74,19 +75,19 @@ class _Run:
 
 
 class MlflowSource:
-    """Reads the metrics of MLflow's runs in the working folders of processes.
+    """Reads the metrics of MLflow runs in the working folders of processes.
 
     Args:
-        held: A function that returns the files `meta.yaml` of the runs.
+        held: A function that returns the `meta.yaml` files of the runs.
         clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
 
     Attributes:
-        omitted: The number of runs that were left out of the last reading because of the limit.
-        complaint: One line with a file that could not be read, the reason and the remedy; None if
-            all files could be read.
+        omitted: The number of runs that the last reading left out because of the limit.
+        complaint: A line that contains the path of a file that could not be read, the reason and
+            the remedy; None if all files could be read.
         files: The state of each run's folder.
-        unmatched: Nothing; no flag names such folders.
+        unmatched: An empty tuple, because no flag names such folders.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class MlflowSource:
         self._budget: ReadBudget[_Run] = ReadBudget(monotonic=monotonic)
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new values until all are read or the time is up.
+        """Read new values until none are left or the deadline is reached, and return the runs.
 
         Args:
             deadline: The monotonic time by which the method returns.
@@ -160,7 +161,7 @@ class MlflowSource:
 
 
 def parse_metric(line: str) -> tuple[float, float, int] | None:
-    """Return the Unix time, the value and the step of a line; None if the line has another form."""
+    """Return the Unix time, value and step in a line of a metrics file; None if it is malformed."""
     fields = line.split()
     if len(fields) != _LINE_FIELDS:
         return None
@@ -170,7 +171,7 @@ def parse_metric(line: str) -> tuple[float, float, int] | None:
 
 
 def _look_around(run: _Run) -> None:
-    """Read a run's `meta.yaml`, its totals and the names of its metrics."""
+    """Read a run's `meta.yaml`, total steps and epochs, and metric names."""
     folder = os.path.dirname(run.found.path)  # noqa: PTH120
     meta = _read_meta(run.found.beneath, run.found.path)
     run.name = meta.get("run_name") or run.name
@@ -200,11 +201,16 @@ def _read_metric(run: _Run, name: str, file: FollowedFile) -> None:
             run.last_time = max(run.last_time, moment)
     file.advance(complete)
     if not complete and len(data) == _PIECE_BYTES:
-        file.advance(data)  # it is not a file of metrics
+        file.advance(data)  # a line of this length is not a metric
 
 
 def _list_names(folder: str, kind: str) -> list[str]:
-    """Return the names of a run's metrics or parameters, which may contain slashes."""
+    """Return the names of a run's metrics or parameters; the names may contain slashes.
+
+    Args:
+        folder: The path of the run's folder.
+        kind: `metrics` or `params`.
+    """
     names: list[str] = []
     left = _MOST_ENTRIES
     folders = [("", 0)]
@@ -227,7 +233,7 @@ def _list_names(folder: str, kind: str) -> list[str]:
 
 
 def _read_meta(beneath: str, path: str) -> dict[str, str]:
-    """Return the keys and texts of a `meta.yaml`, whose values are plain or in quotes."""
+    """Return the values in a `meta.yaml` by key, without quotes."""
     lines = (line.partition(":") for line in _read_text(beneath, path).splitlines())
     return {key.strip(): value.strip().strip("'\"") for key, _, value in lines}
 

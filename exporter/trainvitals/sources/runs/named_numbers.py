@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 _LONGEST_NUMBER = 40
-# Every repetition is limited: if the text after a long row of digits does not match, the engine
-# would otherwise try each split of the digits.
+# Every repetition is limited: otherwise, if the text after a long sequence of digits does not
+# match, the regular expression engine would try every split of the digits.
 _NUMBER = (
     r"[+-]?(?:\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,40})?"
     r"|(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?"
@@ -31,7 +31,7 @@ _SPACED = re.compile(
     rf"({_NUMBER})({_UNIT})?(?![\w.:/])"
 )
 _WHOLE = re.compile(rf"\s*({_NUMBER})\s*(?:(%)\s*)?")
-# The names of the time that a step takes, which count if the line shows the unit.
+# The names of the step time; the number counts only if the line shows the unit.
 _STEP_TIMES = frozenset(
     {
         "step_time", "iter_time", "iteration_time", "batch_time", "time_per_step", "time_per_iter",
@@ -41,9 +41,9 @@ _STEP_TIMES = frozenset(
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number in a text; None if the text is not a number.
+    """Parse a text as a number; return None if the text is not a number.
 
-    A number may contain thousands separators, as in `1,234.5`. The text `12%` means 0.12, and the
+    The number may contain thousands separators, as in `1,234.5`. The text `12%` means 0.12, and the
     texts `nan` and `inf` also count as numbers.
     """
     match = _WHOLE.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None

@@ -69,7 +69,8 @@ class Start:
         rates: The rank's training speed.
         progress: The rank's training progress.
         made_time: The time when the run file was created, according to the kernel, in Unix seconds.
-        launch: The launch by `trainvitals run` below which the process ran; None if there was none.
+        launch: The launch by `trainvitals run` below which the process ran; None if no such launch
+            is known.
     """
 
     run: str

@@ -9,8 +9,8 @@ key          meaning
 `regex`      required: a Python regular expression with named groups, searched for in each line
 `contains`   a text or a list of texts that the line must contain; searched for before the
              expression is tried, which is a hundred times faster: use the rarest word in the line
-`split`      `train`, `validation` or `test`: the data set of the numbers, if their names do not
-             show it
+`split`      `train`, `validation` or `test`: the data set of the numbers, if the names of the
+             numbers do not show the data set
 `run`        the name of the run that the numbers belong to, instead of the file's name
 `finished`   true if a matching line marks the end of the run
 `example`    a line that the expression must match; checked when the file is read
@@ -104,23 +104,23 @@ class Pattern:
         contains: The texts that a line must contain.
         split: The data set of the numbers, if the names of the numbers do not show the data set.
         run: The name of the run that the numbers belong to; None for the file's own run.
-        fields: The names in `pairs`, or in the columns of a table, with the names under which the
-            numbers are recorded; a `%` at the end of such a name marks a percentage, and an empty
-            name marks a number that is left out.
+        fields: The names under which numbers are recorded, by the names in `pairs` or in the
+            columns of a table; a `%` at the end of a name marks a percentage, and an empty name
+            marks a number that is ignored.
         first_epoch: The number of the first epoch in the log lines; None if the number is unknown,
             which means 0 if epoch 0 was logged, and 1 otherwise.
         spaced: Whether the names and numbers in `pairs` may be separated by spaces only; such a
             number is recorded only if its name is known.
-        at_end: Whether the numbers are recorded only if `epoch_step` is the last step, because the
-            lines before show a mean of the steps so far.
+        at_end: Whether the numbers are recorded only if `epoch_step` is the last step, because
+            earlier lines show the mean of the steps so far.
         in_section: Whether the data set is that of the last line with the mark `section`.
         repeats: Whether the line is a progress bar, which shows numbers repeatedly.
-        marks: The event that a matching line marks, in addition to its numbers: the run is
-            `finished`, an `evaluation` has just ended, the numbers are only a `part` of those in the
-            line, a `section` about the data set `split`
-            begins, or the line is the `heading` of a table; empty if the line marks no event. After
-            a pattern that marks one of the first three, the other patterns are still tried.
-        is_anchored: Whether a match can only begin at the beginning of the line.
+        marks: The event that a matching line marks, in addition to the numbers: the run is
+            `finished`, an `evaluation` has just ended, the numbers are only a `part` of the numbers
+            in the line, a `section` about the data set `split` begins, or the line is the `heading`
+            of a table; empty if the line marks no event. After a pattern with the mark `finished`,
+            `evaluation` or `part`, the other patterns are still tried.
+        is_anchored: Whether a match can begin only at the start of the line.
         longest: The maximum length of a line on which the pattern is tried.
     """
 

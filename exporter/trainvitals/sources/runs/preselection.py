@@ -1,4 +1,4 @@
-"""Choose the patterns that a log line may match, by a few searches for short texts."""
+"""Choose the patterns that a log line may match, with a few searches for short texts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _FEW_LETTERS = 3
 
 
 class Preselection:
-    """Groups patterns by texts that their lines contain, so that most lines need few searches.
+    """Groups patterns by the texts that matching lines contain, so that few searches are required.
 
-    Almost no line of a log belongs to training, and most patterns share a text such as `loss`.
+    Most lines in a log are not about training, and most patterns share a text such as `loss`.
 
     Args:
         patterns: The patterns in the order in which they are tried.
@@ -28,7 +28,7 @@ class Preselection:
         self._chosen: dict[tuple[str, ...], tuple[Pattern, ...]] = {(): self._always}
 
     def choose(self, line: str) -> Sequence[Pattern]:
-        """Return the patterns whose groups a line belongs to, in the order of the patterns."""
+        """Return the patterns in all groups whose text a line contains, in their original order."""
         key = tuple([text for text in self._texts if text in line])
         chosen = self._chosen.get(key)
         if chosen is None:
@@ -39,12 +39,12 @@ class Preselection:
         return chosen
 
     def without(self, pattern: Pattern) -> Preselection:
-        """Return the choice among all other patterns."""
+        """Return a preselection of all patterns except the given pattern."""
         return Preselection([other for other in self._patterns if other is not pattern])
 
 
 def _group(patterns: Sequence[Pattern]) -> list[tuple[str, list[Pattern]]]:
-    """Return texts, each with the patterns whose lines contain it: the most frequent text first."""
+    """Return each text with the patterns whose lines contain the text, the most frequent first."""
     left = {number for number, pattern in enumerate(patterns) if pattern.contains}
     members: dict[str, set[int]] = {}
     for text in sorted({text for number in left for text in _choose_texts(patterns[number])}):
@@ -60,6 +60,6 @@ def _group(patterns: Sequence[Pattern]) -> list[tuple[str, list[Pattern]]]:
 
 
 def _choose_texts(pattern: Pattern) -> tuple[str, ...]:
-    """Return the texts that ordinary lines seldom contain: the first, and those with letters."""
+    """Return a pattern's texts that are rare in other lines: the first, and those with letters."""
     rare = (text for text in pattern.contains[1:] if sum(map(str.isalpha, text)) >= _FEW_LETTERS)
     return (pattern.contains[0], *rare)

@@ -108,10 +108,10 @@ class FollowedFiles:
 
     Attributes:
         understood: The number of files from which numbers were read.
-        not_understood: The paths of the files of which no line was understood. A file that was only
-            tried because of its name is left out.
+        not_understood: The paths of the files in which no line was understood, except files that
+            were tried only because of their names.
         unreadable: The number of files that cannot be read.
-        unmatched: The flags, with their values, that match no file.
+        unmatched: The flags that match no file, with their values.
     """
 
     understood: int = 0

@@ -1,8 +1,8 @@
-"""Record rows of named numbers, which loggers write to CSV files and JSON files.
+"""Record rows of named numbers that loggers write to CSV and JSON files.
 
-A row is one line of a CSV file, one line of a file of JSON lines, or one entry of a JSON document.
-Each row has names and values. The following names have a meaning; all others are mapped by the
-module `vocabulary`:
+A row is a line in a CSV file, a line in a JSON Lines file, or an entry in a JSON document. A row
+consists of names and values. The following names have a fixed meaning; the module `vocabulary` maps
+all other names:
 
 ================== ===============================================================================
 names              meaning
@@ -13,15 +13,16 @@ names              meaning
 `SPLIT_NAMES`      a text such as `train` or `val`, which is the data set of the row's numbers
 ================== ===============================================================================
 
-Names are compared in lower case, with `_` for spaces. An empty cell, a text that is not a number,
-true and false are left out. A JSON object inside a row is read as well: its name and the names in
-it are joined by a slash, up to three objects deep.
+Names are compared in lower case, with spaces replaced by `_`. Empty cells, texts that are not
+numbers, true and false are ignored. The values of a JSON object inside a row are read as well, down
+to the third level: the object's name and the inner name are joined by a slash.
 
-A row belongs to a training if it has a step or an epoch and another number, or a number that the
-vocabulary knows, or a loss. All other rows are left out, so that tables of data are not runs.
+A row belongs to a training if it contains a step or an epoch together with another number, a number
+that the vocabulary knows, or a loss. All other rows are ignored, so that data tables are not shown
+as runs.
 
-Formats whose names mean something else are entries of `ROW_FORMATS`. An entry is used for each row
-that contains all names in `columns`.
+Formats in which names have other meanings are declared in `ROW_FORMATS`. A declared format applies
+to each row that contains all names in `columns`.
 """
 
 from __future__ import annotations
@@ -61,20 +62,21 @@ _SILENT = frozenset(
 )
 _DEEPEST = 3
 _MOST_NAMES = 512
-_FIRST_TIME = 1e9  # a smaller number counts seconds from the start of the run
+_FIRST_TIME = 1e9  # a smaller number is the time since the start of the run, in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """A format of rows in which some names have a meaning of their own.
+    """A row format in which some names have a specific meaning.
 
     Attributes:
         name: The name of the format, which is shown in messages.
-        columns: The names that each row contains.
-        steps: The names of the step.
-        words: The names that are words of a run file, with the word and the factor to its unit; used
-            in rows with a step. An empty word leaves the number out.
-        sums: The names of sums, with the beginning and the end of the names that are added up.
+        columns: The names that every row contains.
+        steps: The names that the step may have.
+        words: For each name whose number is recorded as a word of a run file, the word and the
+            factor that converts the number to the word's unit; used only in rows with a step. If
+            the word is empty, the number is ignored.
+        sums: For each name of a sum, the prefix and the suffix of the names that are added up.
     """
 
     name: str
@@ -85,7 +87,7 @@ class RowFormat:
 
 
 ROW_FORMATS = (
-    # The loss is the sum of its parts, which are logged with their weights.
+    # The loss is the sum of its parts, whose logged values already contain their weights.
     RowFormat(
         "YOLO results",
         frozenset({"epoch", "train/box_loss"}),
@@ -119,12 +121,12 @@ _OTHERS = RowFormat("table")
 
 @dataclass(slots=True)
 class Row:
-    """The names and values of a row.
+    """The names and values in a row.
 
     Attributes:
-        numbers: The numbers by name as logged.
-        split: The data set of the numbers; empty if the row does not name it.
-        unread: The names whose values are not numbers.
+        numbers: The numbers by their names in the row.
+        split: The data set of the numbers; empty if the row does not name a data set.
+        unread: The names whose values are texts that are not numbers.
     """
 
     numbers: dict[str, float]
@@ -133,7 +135,7 @@ class Row:
 
 
 def make_row(cells: Iterable[tuple[str, object]]) -> Row:
-    """Return the row with the given names and values; a value may be an object with names."""
+    """Return the row with the given names and values; a value may be a nested object."""
     row = Row({}, "")
     unread: list[str] = []
     for name, value in _flatten(cells, "", 1):
@@ -151,7 +153,7 @@ def make_row(cells: Iterable[tuple[str, object]]) -> Row:
 
 @lru_cache(maxsize=256)
 def find_format(names: tuple[str, ...]) -> RowFormat | None:
-    """Return the format of the rows with the given names; None if they belong to no training."""
+    """Return the format of rows with the given names; None if the rows do not belong to a run."""
     if not is_training(names):
         return None
     known = {_fold(name) for name in names}
@@ -169,7 +171,7 @@ def is_training(names: Iterable[str]) -> bool:
 
 
 def record_row(scalars: RunScalars, row: Row) -> Taken:
-    """Record a row, and return what was recorded; a row that is no row of a training is left out."""
+    """Record a row if the row belongs to a training; return the result of reading the row."""
     numbers = row.numbers
     if not numbers:
         return Taken(reason="it contains no name with a number")

@@ -27,8 +27,8 @@ class FoundRun:
         run: The name of the run: the path below the configured directory, or the part of the log's
             path from the glob's first wildcard on. Unprintable characters are replaced with `_`,
             and only the last 128 characters are kept.
-        source: The source from which the run was read: an event file, a log, a CSV file, a file of
-            JSON, or MLflow's folder.
+        source: The kind of source from which the run was read: an event file, a log, a CSV file, a
+            JSON file, or an MLflow folder.
         path: The path of the run's newest event file, or of the log file.
         started_time: The time when the first event was written, in Unix seconds; None for a log.
         last_time: The time when the last event was written, or when the log was last written to, in
@@ -52,7 +52,7 @@ class FoundRun:
         omitted: The number of metrics and overlong lines that were left out because of the limits.
         is_named: Whether a flag names the run's files.
         holders: The PIDs of the processes that hold accelerators and write the run's files.
-        place: The working folder of these processes; empty if they are unknown.
+        place: The working folder of these processes; empty if no such process is known.
     """
 
     run: str
@@ -76,11 +76,11 @@ class FoundRun:
 
 
 class _Freshness:
-    """Whether a value is current, judged by the lines that were not understood since it was logged.
+    """Determines whether a value is current, from the later lines that were not understood.
 
-    A log may go on in a form that no pattern matches, so that its last value is no longer the
-    current value. A value that is logged rarely may be followed by twice as many such lines as
-    before.
+    A log may continue in a format that no pattern matches, so that the last value is no longer
+    current. The more such lines there were between two earlier values, the more lines may follow
+    the last value before it is outdated.
     """
 
     __slots__ = ("_most", "_seen")
@@ -89,12 +89,20 @@ class _Freshness:
         self._seen = self._most = 0
 
     def renew(self, missed: int) -> None:
-        """Record that the value was logged after a number of lines that were not understood."""
+        """Record that the value was logged.
+
+        Args:
+            missed: The number of lines so far that were not understood.
+        """
         self._most = max(self._most, missed - self._seen)
         self._seen = missed
 
     def is_over(self, missed: int) -> bool:
-        """Return whether the value is no longer current."""
+        """Return whether the value is no longer current.
+
+        Args:
+            missed: The number of lines so far that were not understood.
+        """
         return missed - self._seen > _FEW_LINES + 2 * self._most
 
 
@@ -240,7 +248,7 @@ class RunScalars:
         self._nonfinite[what] += count
 
     def miss(self, lines: int = 1) -> None:
-        """Count lines that are about training, but without numbers that are understood."""
+        """Count lines that are about training but whose numbers were not understood."""
         self._missed += lines
 
     def count_overlong(self) -> None:
@@ -325,7 +333,7 @@ class RunScalars:
         return slot
 
     def _choose_owner(self, slot: _Slot) -> None:
-        """Store a slot under its word if the word's slot is not current, or is logged less often."""
+        """Assign a slot to its word if the word's present slot is outdated or logged less often."""
         word = slot.place.word
         owner = None if word is None else self._owners[word]
         if word is None or owner is None or owner is slot:

@@ -41,13 +41,14 @@ class TrainingOptions:
     """The locations of runs, and the options for reading them.
 
     Attributes:
-        run_dir: The directory of the run files.
+        run_dir: The run directory.
         logdirs: The directories that are searched for TensorBoard event files.
         globs: The path patterns of log files.
-        patterns: A file of log line patterns, which are tried before the built-in patterns; None
-            for the built-in patterns alone.
+        patterns: The path of a file with log line patterns, which are tried before the built-in
+            patterns; None if only the built-in patterns are used.
         follows_processes: Whether the files of processes that hold accelerators are read as well.
-        baselines: A file with the expected values for runs; None if no values are expected.
+        baselines: The path of a file with the expected values for runs; None if no values are
+            expected.
         users: The users whose run files are read.
     """
 
@@ -168,7 +169,7 @@ class TrainingSource:
     def close(self) -> None:
         """Close all files, and stop reading in the background."""
         self._directory.close()
-        if not self._pool.is_running(_CONTAINERS):  # a read that hangs ends with the process
+        if not self._pool.is_running(_CONTAINERS):  # a blocked read ends with this process
             self._containers.close()
         self._finders.close()
         self._pool.close()

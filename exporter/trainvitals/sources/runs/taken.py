@@ -10,9 +10,11 @@ class Taken(NamedTuple):
     """The result of reading one line, row or document of a file.
 
     Attributes:
-        format: The name of the pattern or format that was understood; empty if none was.
-        reason: The reason why the line, or a number in it, was not read; empty if all was read.
-        match: The last pattern's match; None if no pattern matched.
+        format: The name of the pattern that matched or of the format that was read; empty if the
+            text was not understood.
+        reason: The reason why the text, or a number in the text, was not read; empty if everything
+            was read.
+        match: The match of the last pattern that matched; None if no pattern matched.
     """
 
     format: str = ""

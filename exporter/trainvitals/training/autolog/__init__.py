@@ -1,1 +1,1 @@
-"""The observation of PyTorch's training loops that report nothing themselves."""
+"""Observes PyTorch training loops in programs that do not report their training themselves."""

@@ -1,4 +1,4 @@
-"""Functions that save a checkpoint."""
+"""Observes the functions that save checkpoints."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from trainvitals.training.autolog.seams import Seam
 
-# What is saved in memory is not a checkpoint.
+# Data that is saved to memory is not a checkpoint.
 _FILES = (str, PathLike, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 
 
 class Checkpoints:
-    """An observer of functions that save a checkpoint.
+    """An observer of functions that save checkpoints.
 
     Args:
-        seam: The seam at which the functions are observed.
-        mark: A function that receives the phase that begins.
+        seam: The seam with which the functions are wrapped.
+        mark: A function that is called with the name of each phase that begins.
         saved: A function that is called after a checkpoint has been saved.
     """
 
@@ -33,13 +33,13 @@ class Checkpoints:
         self._is_saving = False
 
     def watch(self, owner: Any, attribute: str, *, file_at: int | None) -> None:  # noqa: ANN401 - a module
-        """Observe a function.
+        """Observe a function that saves checkpoints.
 
         Args:
-            owner: The module that has the function.
+            owner: The module that contains the function.
             attribute: The name of the function.
-            file_at: The position of the argument `f`, a path or a file; None if each call saves a
-                checkpoint.
+            file_at: The position of the argument `f`, which is a path or a file; None if every call
+                saves a checkpoint.
         """
 
         def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Counts of a training loop: steps of several optimizers, and samples of fetched batches."""
+"""Counts a training loop's steps, with one or more optimizers, and the samples of its batches."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_AHEAD = 2
 
 
 class StepCounter:
-    """The number of training steps, which is that of the optimizer that has taken the most steps.
+    """Counts training steps as the steps of the optimizer that has taken the most steps.
 
-    The optimizers of two networks that compete take a step each after a backward pass of its own.
-    If the leading optimizer no longer exists, or has not taken one of the last 50 steps, the next
-    optimizer that takes a step continues the count.
+    In adversarial training, for example, two optimizers take a step each after separate backward
+    passes. If the leading optimizer no longer exists, or has not taken any of the last 50 steps,
+    the next optimizer that takes a step continues the count.
 
     Attributes:
         steps: The number of training steps so far.
@@ -32,7 +32,7 @@ class StepCounter:
         self._silent = 0
 
     def count(self, optimizer: object) -> bool:
-        """Return whether an optimizer's step is one more step of the training."""
+        """Count an optimizer's step; return whether it is a new training step."""
         owner = id(optimizer)
         count = self._counts.get(owner, 0) + 1
         if count <= self.steps:
@@ -57,12 +57,12 @@ class StepCounter:
 
 
 class Batches:
-    """The samples and tokens of the batches that were fetched for training.
+    """Counts the samples and tokens in the batches that are used for training.
 
-    A loop may fetch a batch ahead of the one that it trains on, so that a few batches are kept.
+    A loop may fetch a batch before it has used the previous batch, so up to two batches are kept.
 
     Attributes:
-        samples: The number of samples in the backward passes since `clear`.
+        samples: The number of samples in the backward passes since the last call of `clear`.
         tokens: The number of tokens in these backward passes; None if batches have no `input_ids`.
     """
 
@@ -76,7 +76,7 @@ class Batches:
         self.clear()
 
     def clear(self) -> None:
-        """Begin the next step."""
+        """Reset the counts at the start of a step."""
         self.samples = 0
         self.tokens: int | None = None
 
@@ -85,8 +85,8 @@ class Batches:
 
         Args:
             batch: The batch.
-            is_certain: Whether the batch is known to be one for training; if not, it counts after
-                `confirm` only.
+            is_certain: Whether the batch is known to be used for training; if not, the batch counts
+                only after a call of `confirm`.
         """
         tokens = count_tokens(batch) if self._has_tokens else None
         shape = getattr(batch[0], "shape", None) if type(batch) is self._plain and batch else None  # type: ignore[index] # a sequence
@@ -100,27 +100,27 @@ class Batches:
             self._uncertain = counts
 
     def confirm(self) -> None:
-        """Record that the last uncertain batch was one for training."""
+        """Record that the last uncertain batch was used for training."""
         if self._uncertain is not None:
             self._ahead.append(self._uncertain)
             self._uncertain = None
 
     def use(self) -> None:
-        """Record a backward pass, which is the first of the oldest batch or a further one."""
+        """Record a backward pass, and count the oldest fetched batch that was not yet counted."""
         if self._ahead:
             self.add(*self._ahead.popleft())
 
     def add(self, samples: int, tokens: int | None) -> None:
-        """Record the samples and tokens of a backward pass."""
+        """Add the samples and tokens of one backward pass."""
         self.samples += samples
         if tokens is not None:
             self.tokens = (self.tokens or 0) + tokens
 
 
 def _is_plain(batch: object) -> bool:
-    """Return whether the first member of a batch has the samples in its first dimension.
+    """Return whether the first dimension of a batch's first tensor is the number of samples.
 
-    Members that differ in their first dimension only may be a sample each.
+    If the tensors differ only in their first dimensions, each tensor may be one sample.
     """
     if type(batch) not in {list, tuple} or not batch:
         return False

@@ -1,4 +1,4 @@
-"""When a training loop evaluates its model instead of training it."""
+"""Detects when a training loop evaluates its model instead of training the model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ _MOST_UNUSED = 2
 
 
 class Evaluations:
-    """The signs of an evaluation: a model that is set to evaluation, and what batches are used for.
+    """Detects evaluations by the mode of models and by how batches are used.
 
-    A model in evaluation is a sign until a backward pass shows that another model is being trained,
-    such as the student of a teacher. Without such a model, batches are used for an evaluation if
-    they are fetched without gradients, or if no backward pass follows several fetched batches.
+    A model in evaluation mode indicates an evaluation until a backward pass shows that another
+    model is being trained, as in distillation. If no model is in evaluation mode, batches are used
+    for an evaluation if gradients are disabled when the batches are fetched, or if no backward pass
+    has followed the last three fetched batches.
+
+    Attributes:
+        is_fetching: Whether the latest batch is used for an evaluation.
     """
 
     __slots__ = ("_evaluated", "_has_gradients", "_others", "_unused", "is_fetching")
@@ -23,12 +27,12 @@ class Evaluations:
         self._others: dict[int, weakref.ref[Any]] = {}
         self._unused = 0
         self._has_gradients = True
-        self.is_fetching = False  # whether the latest batch is used for an evaluation
+        self.is_fetching = False
 
     def set_mode(self, module: Any) -> str | None:  # noqa: ANN401 - a module of PyTorch
-        """Record that a model was set to training or to evaluation; return the phase that begins."""
+        """Record a model's change of mode; return the phase that begins, or None if none begins."""
         if next(module.children(), None) is None:
-            return None  # a layer, which is frozen rather than evaluated
+            return None  # a single layer in evaluation mode is frozen rather than evaluated
         if module.training:
             was_evaluated, self._evaluated = self._evaluated is not None, None
             return "other" if was_evaluated else None
@@ -60,7 +64,7 @@ class Evaluations:
         return self._has_gradients
 
     def use_batch(self) -> bool:
-        """Record a backward pass; return whether the model in evaluation was not the trained one."""
+        """Record a backward pass; return whether the model in evaluation mode is not trained."""
         self._unused = 0
         if self._evaluated is None:
             return False

@@ -1,4 +1,4 @@
-"""The loss of a step, sampled about once a second, without waiting for the device."""
+"""Samples the loss of a step about once a second without waiting for the device."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ _SAMPLE_SECONDS = 1.0
 
 
 class LossSampler:
-    """The values on which the backward passes of a step were called, before they were scaled.
+    """Samples the loss of a step from the step's backward passes.
 
-    The loss of a step is the sum of these values. Passes inside an optimizer's step are repeated
-    evaluations of the same loss, of which the first counts.
+    The loss of a step is the sum of the values on which `backward` was called, before a gradient
+    scaler multiplied them. Backward passes inside an optimizer's step are repeated evaluations of
+    the same loss; only the first evaluation counts.
 
     Args:
         torch: The module `torch`.
         monotonic: A clock that never jumps, in seconds.
 
     Attributes:
-        is_stale: Whether the gradients so far are discarded if another backward pass follows.
+        is_stale: Whether the program has discarded the gradients of the backward passes so far.
     """
 
     __slots__ = ("_due", "_is_sampling", "_monotonic", "_passes", "_scaled", "_torch", "is_stale")
@@ -35,7 +36,7 @@ class LossSampler:
         self._scaled: tuple[int, Any] = (0, None)
 
     def scale(self, scaled: object, loss: object) -> None:
-        """Record that `scaled` is a multiple of the loss."""
+        """Record that a gradient scaler returned `scaled` for `loss`."""
         self._scaled = (id(scaled), loss)
 
     def take(self, value: Any, *, parts: float = 1, is_repeated: bool = False) -> None:  # noqa: ANN401 - any value of the program
@@ -43,7 +44,7 @@ class LossSampler:
 
         Args:
             value: The value on which `backward` was called.
-            parts: The number by which a framework divides the value.
+            parts: The number by which a framework divides the value before the backward pass.
             is_repeated: Whether the pass is inside an optimizer's step.
         """
         if self.is_stale:
@@ -54,7 +55,7 @@ class LossSampler:
         if not self._is_sampling:
             return
         scaled, loss = self._scaled
-        self._scaled = (0, None)  # the loss holds all that its backward pass needs
+        self._scaled = (0, None)  # a loss keeps its graph, and so the saved tensors, in memory
         if scaled == id(value):
             value = loss
         if self._is_readable(value) and not (is_repeated and self._passes):
@@ -76,7 +77,7 @@ class LossSampler:
     def _is_readable(self, value: Any) -> bool:  # noqa: ANN401 - any value of the program
         """Return whether a value can be copied without an effect on the program.
 
-        A tensor of another class may need a collective operation to give its value.
+        To read a tensor of another class, a collective operation may be necessary.
         """
         return (
             type(value) is self._torch.Tensor

@@ -1,19 +1,19 @@
-"""Which calls of an optimizer's hooks belong to one step."""
+"""Determines which calls of optimizer hooks belong to the same step."""
 
 from __future__ import annotations
 
 
 class StepNesting:
-    """The optimizer steps that are in progress, of which the outermost counts.
+    """Tracks the nested optimizer steps that are in progress; only the outermost step counts.
 
-    A step calls the hooks several times if an optimizer is wrapped around another, or calls the
-    `step` of its base class. A step that raises an exception calls the first hook only.
+    One step calls the hooks several times if an optimizer wraps another optimizer, or calls the
+    `step` of its base class. A step that raises an exception calls only the first hook.
     """
 
     __slots__ = ("_in_progress", "_lone")
 
     def __init__(self) -> None:
-        self._in_progress: list[tuple[int, int]] = []  # each with the backward passes before
+        self._in_progress: list[tuple[int, int]] = []  # the optimizer and the earlier passes
         self._lone: set[int] = set()
 
     def __bool__(self) -> bool:
@@ -25,7 +25,7 @@ class StepNesting:
         Args:
             optimizer: The optimizer.
             passes: The number of backward passes so far. If the same optimizer began a step before
-                the last of them, that step raised an exception.
+                the last backward pass, that step raised an exception.
         """
         owner = id(optimizer)
         if self._in_progress and any(
@@ -46,9 +46,10 @@ class StepNesting:
         self._in_progress.clear()
 
     def repeats(self, optimizer: object) -> bool:
-        """Return whether an optimizer takes a second step since the last call of `count`.
+        """Return whether an optimizer takes its second step since the last call of `count`.
 
-        It then begins a new training step, where neither passes nor batches can be observed.
+        If neither backward passes nor batches can be observed, the second step is a new training
+        step.
         """
         is_repeated = id(optimizer) in self._lone
         self._lone.add(id(optimizer))

@@ -1,23 +1,25 @@
-"""Reports the training of this process without a line in the program, below `trainvitals run`.
+"""Reports the training of this process below `trainvitals run` without a change in the program.
 
-`Autolog` observes public and long-lived places that every training loop of PyTorch passes: the
-global hooks of optimizers, the iterator of `DataLoader`, `Tensor.backward`, `GradScaler`,
-`zero_grad`, `Module.train` and `torch.save`. Objects of Accelerate and DeepSpeed outrank these.
+`Autolog` observes stable functions that every PyTorch training loop calls: the global optimizer
+hooks, the iterator of `DataLoader`, `Tensor.backward`, `GradScaler`, `zero_grad`, `Module.train`
+and `torch.save`. The objects of Accelerate and DeepSpeed take precedence over these functions.
 
-The process stays dormant until it proves that it trains: no file, thread or socket exists before a
-training step has ended after a batch was fetched, or two steps more than a second apart. Loader
-workers and helper programs therefore never report. A `TrainingMonitor` that the program or a
-callback creates replaces the observation, so that nothing is counted twice.
+The observation creates no file, thread or socket until a training step has ended after a batch was
+fetched, or two training steps have ended at least a second apart. Loader workers and helper
+programs therefore never report. A `TrainingMonitor` that the program or a callback creates replaces
+the observation, so that nothing is counted twice.
 
-A step is the end of an optimizer's step. Optimizer steps without a backward pass or a fetched batch
-in between, such as those of parameter groups, are one step. If several optimizers have backward
-passes of their own, `StepCounter` counts the most active one. Steps inside a backward pass, one for
-each parameter, are one step at its end. A step that a `GradScaler` skips, because gradients were
-infinite or NaN, counts as such gradients and not as a step. If a CUDA graph contains an optimizer's
-step, each replay of the graph is a step.
+A training step ends with an optimizer's step. Successive optimizer steps without a backward pass or
+a fetched batch between them, such as the steps of parameter groups, are one training step. If
+several optimizers have separate backward passes, `StepCounter` counts the most active optimizer. If
+optimizers take steps inside a backward pass, such as one step for each parameter, the backward pass
+is one training step. A step that a `GradScaler` skips because of infinite or NaN gradients is
+counted as a nonfinite gradient and not as a step. If a CUDA graph contains an optimizer's step,
+each replay of the graph is a training step.
 
-The loss is the value on which `backward` was called, before a `GradScaler` multiplied it, summed
-over the backward passes of a step; it is read about once a second and never waited for.
+The loss is the value on which `backward` was called, before a `GradScaler` multiplied the value,
+summed over the backward passes of a step. The loss is read about once a second, without waiting for
+the device.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Autolog:
         monitor: The monitor of the training loop; None before the loop has proved to train.
     """
 
-    # The observer of this process, to which the imports of further frameworks are added.
+    # The observer of this process; later imports of frameworks add functions to it.
     active: ClassVar[Autolog | None] = None
 
     def __init__(
@@ -118,13 +120,13 @@ class Autolog:
     # Places to observe, of PyTorch and of frameworks.
 
     def watch_loader(self, iterator: Any) -> None:  # noqa: ANN401 - a class
-        """Observe the batches of a class of iterators."""
+        """Observe the batches that the iterators of a class return."""
         self._fetching.wrap(
             iterator, "__next__", before=self._before_fetch, after=self._after_fetch
         )
 
     def watch_scaler(self, scaler: Any) -> None:  # noqa: ANN401 - a class
-        """Observe the losses and the skipped steps of a class of gradient scalers."""
+        """Observe the losses and the skipped steps in a class of gradient scalers."""
 
         def scale(args: tuple[Any, ...], scaled: object, error: BaseException | None) -> None:
             if error is None and len(args) > 1:
@@ -140,13 +142,14 @@ class Autolog:
         value_at: int,
         count_parts: Callable[[Any], float] | None = None,
     ) -> None:
-        """Observe a function `backward`.
+        """Observe a function named `backward`.
 
         Args:
-            owner: The class or the module that has the function.
+            owner: The class or the module that contains the function.
             value_at: The position of the loss among the arguments.
-            count_parts: A function that returns the number by which the first argument, an object
-                of a framework, divides the loss.
+            count_parts: A function that receives the first argument, which is a framework object,
+                and returns the number by which the object divides the loss; None if the loss is
+                not divided.
         """
 
         def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -156,7 +159,7 @@ class Autolog:
         self._backward.wrap(owner, "backward", before=before, after=self._after_backward)
 
     def watch_engine(self, engine: Any) -> None:  # noqa: ANN401 - a class
-        """Observe the steps of DeepSpeed's engine, which calls several optimizers in a step."""
+        """Observe the steps of DeepSpeed's engine; one step may call several optimizers."""
 
         def after(args: tuple[Any, ...], _: object, error: BaseException | None) -> None:
             if error is None:
@@ -178,7 +181,7 @@ class Autolog:
         self._checkpoints.watch(owner, attribute, file_at=file_at)
 
     def _note_checkpoint(self) -> None:
-        """Record a checkpoint; what is saved after one step is one checkpoint."""
+        """Record a checkpoint; all files that are saved after the same step are one checkpoint."""
         if self.monitor is not None and self._saved_after != self._steps.steps:
             self._saved_after = self._steps.steps
             self.monitor.checkpoint_saved()
@@ -196,7 +199,7 @@ class Autolog:
         return seam
 
     def _give_way(self, monitor: TrainingMonitor) -> None:
-        """Stop if the program reports by itself."""
+        """Stop the observation if the program has created a monitor."""
         if self._is_opening or monitor is self.monitor:
             return
         if self.monitor is not None:
@@ -204,7 +207,7 @@ class Autolog:
         self._stop()
 
     def _switch_off(self) -> None:
-        """Stop because the observation has failed."""
+        """Stop the observation after a failure, and switch off its monitor."""
         if self.monitor is not None:
             self.monitor._switch_off()  # noqa: SLF001 - its own
         self._stop()
@@ -223,7 +226,7 @@ class Autolog:
             self._mark("optimizer")
 
     def _after_step(self, optimizer: object, *_: object) -> None:
-        if self._backward.is_inside:  # also on a thread of the autograd engine
+        if self._backward.is_inside:  # also if an autograd thread calls the hook
             self._stepped_in_backward = True
             return
         if self._thread.is_other():
@@ -239,7 +242,7 @@ class Autolog:
             self._end_step(optimizer)
 
     def _is_lone(self, optimizer: object) -> bool:
-        """Return whether an optimizer begins a new step although no pass or batch was ever seen."""
+        """Return whether an optimizer begins a new step without any observed pass or batch."""
         seen = self._all_backwards or self._has_fetched
         return not seen and self._nesting.repeats(optimizer)
 
@@ -261,7 +264,7 @@ class Autolog:
             self._skip_step()
 
     def _skip_step(self) -> None:
-        """Record that the gradients of a step were infinite or NaN, so that no step was taken."""
+        """Record that a step was skipped because its gradients were infinite or NaN."""
         self._fetches = self._backwards = 0
         self._losses.end_step(is_counted=False)
         if self.monitor is not None:
@@ -284,7 +287,7 @@ class Autolog:
         self._mark("other")
 
     def _after_zero_grad(self, args: tuple[Any, ...], *_: object) -> None:
-        """Observe that gradients are discarded, which ends a step that calls no hook.
+        """Record that gradients were discarded, and end the step if its optimizer calls no hook.
 
         Compiled steps and optimizers of other classes call no hook.
         """
@@ -375,13 +378,13 @@ class Autolog:
 
 
 def _ignore_phase(_: str) -> None:
-    """Receive a phase before the loop has proved to train, or after the observation has ended."""
+    """Ignore a phase before the first counted step or after the observation has ended."""
 
 
 def _found_infinite(optimizer: object) -> bool:
-    """Return whether an optimizer that a `GradScaler` leaves to skip steps has skipped this step.
+    """Return whether an optimizer that itself skips steps for a `GradScaler` has skipped this step.
 
-    The value is read on the CPU only, because reading it would wait for another device.
+    The value `found_inf` is read only if it is on the CPU; on another device, the read would block.
     """
     found = getattr(optimizer, "found_inf", None)
     return found is not None and found.device.type == "cpu" and bool(found.item())

@@ -1,8 +1,8 @@
-"""Functions of a framework that are observed while a training loop calls them.
+"""Observes the framework functions that a training loop calls.
 
-The observation never changes what a function receives, returns or raises. Code that is being
-compiled contains nothing of it, because each observing function first asks whether its call is
-being compiled, which the compiler replaces by a constant.
+The observation never changes what a function receives, returns or raises. Compiled code does not
+contain the observation: each observing function first checks whether the call is being compiled,
+and the compiler replaces this check by a constant.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from trainvitals.training.guard import guard
 
 _log = logging.getLogger("trainvitals")
 
-# Receives the positional and the named arguments of a call.
+# A function that receives the positional and the named arguments of a call.
 Before = Callable[[tuple[Any, ...], dict[str, Any]], object]
-# Receives the positional arguments, the result, and the exception; one of the latter is None.
+# A function that receives a call's positional arguments, its result (None if the call failed) and
+# its exception (None if the call succeeded).
 After = Callable[[tuple[Any, ...], Any, BaseException | None], object]
 
 
 def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noqa: ANN401 - a function
-    """Have PyTorch's compiler leave the calls of a function as they are.
+    """Exclude a function from PyTorch's compiler.
 
-    Where the graph of a compiled function breaks, the function that it calls is compiled by itself.
+    Without this exclusion, the compiler compiles a function separately if it is called at a graph
+    break.
 
     Args:
         function: The function.
-        with_calls: Whether the functions that it calls are left as well.
+        with_calls: Whether the functions that `function` calls are excluded as well.
     """
     compiler = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
     frames: Any = getattr(compiler, "eval_frame", None)
@@ -43,10 +45,10 @@ def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noq
 
 
 class TrainingThread:
-    """The thread that trains.
+    """The thread that runs the training loop.
 
     Attributes:
-        ident: The identifier of the thread; 0 before a thread has begun to train.
+        ident: The identifier of the thread; 0 if no thread has begun to train.
     """
 
     __slots__ = ("ident",)
@@ -55,24 +57,24 @@ class TrainingThread:
         self.ident = 0
 
     def is_other(self) -> bool:
-        """Return whether another thread trains than the one that calls this."""
+        """Return whether a thread other than the current thread runs the training loop."""
         return self.ident != 0 and self.ident != get_ident()
 
     def claim(self) -> None:
-        """Record that the current thread trains, unless a thread does."""
+        """Record that the current thread runs the training loop, unless a thread is known."""
         self.ident = self.ident or get_ident()
 
 
 class Seam:
-    """One kind of events in a training loop, observed at one or more functions.
+    """Observes one kind of event in a training loop at one or more functions.
 
-    The first exception in the observation is logged, restores the functions and ends this kind of
-    observation; it never reaches the program.
+    The first exception in the observation is logged; the functions are then restored, and the
+    observation of this kind of event ends. The exception never reaches the program.
 
     Args:
-        name: The name of the events, for the log.
-        is_compiling: A function that returns whether the call is being compiled.
-        thread: The thread whose calls are observed.
+        name: The name of the events, which is used in log messages.
+        is_compiling: A function that returns whether the current call is being compiled.
+        thread: The training thread; calls on other threads are not observed.
         failed: A function that is called after the observation has failed.
 
     Attributes:
@@ -97,7 +99,7 @@ class Seam:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Return a hook for a framework, which calls a function unless its call is being compiled."""
+        """Return a framework hook that calls a function unless the hook is being compiled."""
         is_compiling = self._is_compiling
 
         def call(*args: object) -> None:
@@ -122,13 +124,13 @@ class Seam:
             owner: The class or the module.
             attribute: The name of the function.
             before: A function that is called before each call.
-            after: A function that is called after each call, also if the call raised an exception.
+            after: A function that is called after each call, even if the call raised an exception.
         """
         original = getattr(owner, attribute)
         is_compiling, thread = self._is_compiling, self._thread
 
-        # Between two steps, a model displaces this code from the caches of the processor, so that
-        # each further function costs microseconds.
+        # Between two steps, a model displaces this code from the processor caches, so that each
+        # additional function call costs microseconds.
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of the program
             if (
@@ -154,7 +156,7 @@ class Seam:
         for function in (before, after):
             if function is not None:
                 leave_uncompiled(function, with_calls=True)
-        # A function is pickled by its name, so that each name must lead to the same function.
+        # A function is pickled by its name, so both names must refer to the same function.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):
             if place is not None and getattr(place, attribute, None) is original:
@@ -162,9 +164,9 @@ class Seam:
                 self._replaced.append((place, attribute, call, original))
 
     def restore(self) -> None:
-        """End the observation, and put the functions back that the program has not replaced since.
+        """End the observation, and restore the functions that the program has not replaced since.
 
-        Hooks do nothing from now on; they cannot be removed while a hook is being called.
+        The hooks remain registered but do nothing: a hook cannot be removed while it is called.
         """
         self.is_off = True
         for owner, attribute, own, original in self._replaced:
@@ -174,7 +176,7 @@ class Seam:
 
     @property
     def errors(self) -> Seam:
-        """The counter of errors in the observation."""
+        """The object whose `note` method receives the errors in the observation."""
         return self
 
     @guard
@@ -182,7 +184,7 @@ class Seam:
         function(*args)
 
     def note(self, error: Exception) -> None:
-        """End the observation after its first error."""
+        """End the observation and log the error; later errors are ignored."""
         if self.is_off:
             return
         self.restore()

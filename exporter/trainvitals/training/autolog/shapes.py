@@ -1,9 +1,9 @@
-"""The samples and tokens of batches that no `DataLoader` returned, from the graph of the loss.
+"""Determines the samples and tokens of batches without a `DataLoader`, from the loss's graph.
 
-Each node of the graph knows the shape of what its operation returned in the forward pass. The
-embedding or the convolution that is the furthest from the loss is the first layer of the model, and
-its result begins with the dimension of the batch; in a model without these, that is the linear layer
-that is the furthest. Nothing is computed, and no saved tensor is read.
+Each node in the autograd graph contains the shape of its operation's result in the forward pass.
+The embedding or convolution furthest from the loss is the model's first layer, and the first
+dimension of its result is the batch. In a model without embeddings and convolutions, the linear
+layer furthest from the loss is the first layer. Nothing is computed, and no saved tensor is read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 _READ_SECONDS = 10.0
 _MOST_NODES = 20000
-# The layers by which a batch is recognised, of which the first that is found counts, each with the number of
-# dimensions of its result. A graph that is compiled as a whole is one node.
+# The layers that show the size of a batch, with the minimum number of dimensions of their results;
+# the first layer in this order that the graph contains counts. A graph that is compiled as a whole
+# is one node.
 _LAYERS = {
     "EmbeddingBackward": 3,
     "ConvolutionBackward": 3,
@@ -30,7 +31,7 @@ Counts = tuple[int, int | None]
 
 
 class ShapeReader:
-    """A reader of the samples and tokens in a backward pass, which looks every ten seconds.
+    """Reads the numbers of samples and tokens in a backward pass, at most every ten seconds.
 
     Args:
         monotonic: A clock that never jumps, in seconds.
@@ -44,7 +45,10 @@ class ShapeReader:
         self._counts: Counts = (0, None)
 
     def read(self, loss: Any) -> Counts:  # noqa: ANN401 - any value of the program
-        """Return the number of samples, 0 if unknown, and of tokens, None if unknown."""
+        """Return the numbers of samples and tokens in a backward pass, as `count_in_graph` does.
+
+        The result is that of the last reading if that reading is less than ten seconds old.
+        """
         now = self._monotonic()
         if now >= self._due:
             self._due = now + _READ_SECONDS
@@ -53,10 +57,17 @@ class ShapeReader:
 
 
 def count_in_graph(root: Any) -> Counts:  # noqa: ANN401 - a node of PyTorch
-    """Return the numbers of samples and tokens that the graph of a loss was computed from.
+    """Return the numbers of samples and tokens from which a loss was computed.
 
-    The batches of a recurrent layer may begin with the dimension of the time, so that the samples
-    of a model with such a layer are unknown.
+    The first dimension of a recurrent layer's input may be the time, so the number of samples is
+    unknown in a model with a recurrent layer.
+
+    Args:
+        root: The node of the loss in the autograd graph; None if the loss has no graph.
+
+    Returns:
+        The number of samples, which is 0 if it is unknown, and the number of tokens, which is None
+        if it is unknown.
     """
     furthest: dict[str, tuple[int, ...]] = {}
     for node, user in _iterate_nodes(root):
@@ -82,13 +93,13 @@ def _name(node: Any) -> str:  # noqa: ANN401 - as above
 
 
 def _find_shape(node: Any) -> tuple[int, ...]:  # noqa: ANN401 - as above
-    """Return the shape with the most dimensions that an operation returned."""
+    """Return the shape with the most dimensions among an operation's results."""
     shapes = (tuple(each.shape) for each in node._input_metadata)  # noqa: SLF001 - no public one
     return max(shapes, key=len, default=())
 
 
 def _iterate_nodes(root: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - as above
-    """Yield the nodes of a graph from the loss to the inputs, each with one that uses its result."""
+    """Yield the nodes of a graph from the loss to the inputs, each with a node that uses it."""
     if root is None:
         return
     queue, seen = deque([(root, None)]), {root}

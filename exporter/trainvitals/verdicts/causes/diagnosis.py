@@ -153,7 +153,8 @@ def diagnose_last(
     If nothing has failed, the container or run that ended last is diagnosed.
 
     Returns:
-        The diagnosis; None if no end is known in the last `since_seconds` seconds.
+        The diagnosis; None if no container, run or launch is known to have ended in the last
+        `since_seconds` seconds.
     """
     deaths = list_deaths(survey, runs, launches, since_seconds=since_seconds, most=_MOST_OTHERS)
     if not deaths:

@@ -134,7 +134,8 @@ _SKELETON_LENGTH = 24
 _MOST_STEPS_OF_GRACE = 10
 
 
-# Connections that parts of a program lose while it shuts down, and what is logged before and then.
+# Connections that parts of a program lose during the shutdown, and the lines that are logged before
+# and during the shutdown.
 _LOST_CONNECTIONS = ("StreamClosedError", "CommClosedError", "ConnectionResetError", "EOFError")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN)\b")
 _CLOSING = re.compile(r"\b(?:closed|closing|shut(?:ting)? ?down|stopp(?:ed|ing))\b", re.IGNORECASE)
@@ -150,7 +151,7 @@ _LAST_ATTEMPT = re.compile(r"\battempt ([0-9]{1,4})(?: of |/)\1\b", re.IGNORECAS
 
 
 def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those about handled errors replaced by empty strings.
+    """Return the lines, with the lines about handled errors replaced by empty strings.
 
     A traceback is handled if the line before it or one of the three lines after it reports this,
     for example as a retry or a skip. Empty lines are ignored.
@@ -211,8 +212,8 @@ def _find_items(lines: Sequence[str]) -> set[int]:
 def _is_of_shutdown(lines: Sequence[str], traceback: Traceback) -> bool:
     """Return whether a connection was lost while the program shut down after it saved its outcome.
 
-    The exception is logged, the outcome is reported before it and no progress in between, and
-    nothing but such exceptions and the shutdown follows.
+    The exception is logged after the outcome without progress in between, and is followed only by
+    similar exceptions and messages about the shutdown.
     """
     if not traceback.errors[-1].name.endswith(_LOST_CONNECTIONS):
         return False
@@ -253,7 +254,7 @@ def _find_text(lines: Sequence[str], indices: range, most: int) -> list[int]:
 
 
 def find_failed(lines: Sequence[str]) -> int:
-    """Return the index of a launcher's last report about a failed rank; -1 if there is none."""
+    """Return the index of a launcher's last report about a failed rank; -1 if none was found."""
     return max((at for at, line in enumerate(lines) if _FAILED.search(line)), default=-1)
 
 
@@ -337,7 +338,7 @@ def _put_report_last(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def find_success(lines: tuple[str, ...]) -> str:
-    """Return the line that reports success, or an empty string if there is no such line.
+    """Return the line that reports success, or an empty string if no such line exists.
 
     At most two steps and no crash may follow the line, but libraries may log errors while the
     program exits.
@@ -348,7 +349,7 @@ def find_success(lines: tuple[str, ...]) -> str:
 
 
 def drop_after_success(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those after the report of success replaced by empty strings."""
+    """Return the lines, with all lines after the success message replaced by empty strings."""
     at = _find_success_at(lines)
     return lines if at is None else (*lines[: at + 1], *[""] * (len(lines) - at - 1))
 
@@ -377,7 +378,7 @@ def _find_success_at(lines: tuple[str, ...]) -> int | None:
 
 
 def _is_of_wrapper(lines: tuple[str, ...], at: int) -> bool:
-    """Return whether a shell reports a success after the training crashed before its own success."""
+    """Return whether a success message is from a shell script whose training program crashed."""
     killed = find_killed_training(lines[:at])
     if killed < 0 or sum(read_log(lines).steps[killed + 1 : at]) > _FEW_STEPS:
         return False
@@ -410,7 +411,8 @@ def _advances(lines: Sequence[str], start: int, end: int) -> bool:
 
     A server that answered requests after the traceback continued, unless the traceback reports that
     its engine failed. Any other program continued if a counter rose, or if more than two steps or a
-    success followed. The steps of another rank do not show that the rank of the traceback continued.
+    success followed. The steps of another rank do not show that the rank of the traceback
+    continued.
     """
     steps, rank = read_log(tuple(lines)).steps, split_rank(lines[start])[0]
     rest = zip(lines[end + 1 :], steps[end + 1 :], strict=True)

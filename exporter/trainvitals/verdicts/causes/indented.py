@@ -27,12 +27,12 @@ _OF_FAILURE = re.compile(r"err|exception|fail|crash|abort|kill|while", re.IGNORE
 
 
 def find_indented(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the indices of indented lines that do not report an error of the program.
+    """Yield the indices of indented lines that do not report an error in the program.
 
-    Such lines are numbered from 0 or 1, or each of them ends with a count; or such lines follow a
-    line that announces generated text, or precede lines which show that the program continued: more
-    than two progress lines, a result or a success, all without indentation.
-    The frames of a traceback whose first line is not indented are never such lines.
+    These lines are numbered from 0 or 1, or each line ends with a count; or they follow a line that
+    announces generated text; or they precede unindented lines which show that the program
+    continued: more than two progress lines, a result or a success. The frames of a traceback whose
+    first line is not indented are never such lines.
     """
     blocks = [
         block for block in _list_blocks(lines) if any(may_be_trouble(lines[at]) for at in block)
@@ -55,7 +55,7 @@ def _is_speech(head: str) -> bool:
 
 
 def _is_listing(rows: Sequence[str], head: str) -> bool:
-    """Return whether rows are numbered below a line that names no failure, or are counts."""
+    """Return whether rows are counts, or are numbered and follow a line that names no failure."""
     if len(rows) < _LEAST_ITEMS:
         return False
     if all(row.rpartition(": ")[2].strip().isdecimal() and ": " in row for row in rows):

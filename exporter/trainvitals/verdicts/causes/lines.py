@@ -15,8 +15,8 @@ _CONTROLS = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127))
 _BAR_SIGNS = ("%|", "it/s", "s/it", "B/s", "━", "█")
 
 _SERVICE = re.compile(r"^([\w.-]{1,80}) {1,40}\| ?")
-# Prefixes of the kubelet's log files, of Docker Compose, of `srun --label`, and of operators and
-# `kubectl logs --prefix`, whose pods end with a number; the number is used as the rank.
+# The line prefixes in the kubelet's log files and in the output of Docker Compose, `srun --label`,
+# operators and `kubectl logs --prefix`. The number at the end of a pod name is used as the rank.
 _PREFIXES = (
     (re.compile(r"^[0-9-]{10}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5}) (?:stderr|stdout) [FP](?: |$)"), ""),
     (_SERVICE, ""),
@@ -125,7 +125,7 @@ def simplify(text: str) -> str:
 
 
 def _keep_trainers(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return Compose's log of several services with empty lines for those that do not train."""
+    """Return a Compose log in which the lines of services that do not train are empty."""
     services = [found[1] if (found := _SERVICE.match(line)) else "" for line in lines]
     training = {
         service

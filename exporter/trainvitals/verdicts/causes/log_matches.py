@@ -365,7 +365,8 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
 def _may_be_buffer(case: Case, log: ParsedLog, end: int) -> bool:
     """Return whether the lines after an error may be buffered output that Python wrote at exit.
 
-    The program exited with code 1, or a launcher reports at the end of the log that a rank failed.
+    This is possible if the program exited with code 1, or if a launcher reports at the end of the
+    log that a rank failed.
     """
     settings = case.evidence.settings
     if settings is not None and (settings.is_unbuffered or settings.has_tty):

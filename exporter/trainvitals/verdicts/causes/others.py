@@ -109,7 +109,7 @@ def find_programs(lines: Sequence[str]) -> Iterator[int]:
 
 
 def find_killed_training(lines: Sequence[str]) -> int:
-    """Return the index of a shell's last report of a crashed training program; -1 if none."""
+    """Return the index of the shell's last report of a training crash; -1 if none was found."""
     found = ((at, _JOB.match(line)) for at, line in enumerate(lines))
     programs = ((at, (each[1] or each[2]).split()[0]) for at, each in found if each is not None)
     return max((at for at, program in programs if _OF_TRAINING.search(program)), default=-1)

@@ -14,7 +14,7 @@ from trainvitals.verdicts.causes.log_matches import (
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
-# A row of the table of `kubectl get pods`, among other lines of a log.
+# A row in the table that `kubectl get pods` prints, among other log lines.
 _ROW = r"^[\w.-]{1,253} {1,40}(?:[\w.-]{1,253} {1,40})?[0-9]{1,3}/[0-9]{1,3} {1,40}(?:Init:)?"
 _OOM = matches(
     rf"{_ROW}OOMKilled\b",
@@ -33,7 +33,7 @@ _IMAGE = matches(
 _NODE_FULL = matches(
     r"no space left on device|FreeDiskSpaceFailed|NodeHasDiskPressure", ignore_case=True
 )
-# Of several lines, this one states the reason.
+# The line that states the reason, which is preferred to other lines.
 _WHY_NOT_PULLED = matches(r"Failed to pull image .{1,300}: \S|Error response from daemon: ")
 _CONFIG = matches(
     r"\bCreateContainerConfigError\b|(?:secrets?|configmaps?|serviceaccounts?) \"[^\"]{1,200}\" not found"
@@ -94,7 +94,7 @@ class _Report:
 
 
 def _find(case: Case, sign: Sign) -> _Report | None:
-    """Return the line that the sign matches; None also if the pod succeeded in the end."""
+    """Return the line that a sign matches; None if no line matches or the pod finally succeeded."""
     pod = case.evidence.pod
     if _has(case, _SUCCEEDED):
         return None
@@ -114,7 +114,7 @@ def _ran(case: Case) -> bool:
 
 
 def _runs(case: Case) -> bool:
-    """Return whether the pod's container runs, so that earlier events have not ended it."""
+    """Return whether the pod's container is running, so that no earlier event has ended it."""
     return case.evidence.pod is not None and not case.has_ended
 
 
@@ -165,7 +165,7 @@ def _detect_evicted(case: Case) -> Finding | None:
 
 
 def _conclude_volume(found: _Report, name: str, limit: str) -> Finding:
-    """Return the finding of a pod whose volume grew above its size limit."""
+    """Return the finding about a pod with a volume that exceeded its size limit."""
     return found.conclude(
         "pod-evicted",
         f"The pod was evicted: its volume `{name}` grew above its size limit of {limit}.",
@@ -314,7 +314,7 @@ def _detect_loop(case: Case) -> Finding | None:
     )
 
 
-# For a container whose last end is unknown.
+# The cause `crash-loop` for a container whose last exit is unknown.
 LOOP = replace(
     outcomes.LOOP,
     signs=f"{outcomes.LOOP.signs[:-1]}; or `CrashLoopBackOff` of a pod whose last end is not known.",

@@ -19,7 +19,8 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _FULL_BELOW_RATIO = 0.05
 _FEW_INODES = 1000
-# The head of the last column of `df -i`, in several languages: `IUse%`, `IUti%`, `IBen%`, `IUso%`.
+# The heading of the usage column in `df -i`, in several languages: `IUse%`, `IUti%`, `IBen%`,
+# `IUso%`.
 _OF_INODES = re.compile(r"I[A-Z][A-Za-z]{1,8}%$").match
 _OF_USE = re.compile(r"[A-Za-z]{2,12}%$").match
 _NO_ROOM = contains(

@@ -29,7 +29,7 @@ _OF_CPP = "C++ Traceback"
 _NAME = re.compile(r"^[A-Za-z_][\w.]{0,200}(?=:|$)")
 _BARE_NAME = re.compile(r"^(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?=: |:?$)")
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
-# Functions that run finalizers and exit handlers, whose exceptions Python prints and drops.
+# Functions that run finalizers and exit handlers; Python prints and discards their exceptions.
 _FINALIZERS = frozenset(
     {
         "__del__",
@@ -42,7 +42,8 @@ _FINALIZERS = frozenset(
 )
 # The function that runs a thread; the line before the traceback may be another thread's.
 _OF_THREAD = "_bootstrap_inner"
-# Frames of an exception that Python itself printed; others were printed by the program or a logger.
+# The frames of exceptions that Python itself printed; all other exceptions were printed by the
+# program or a logger.
 _OUTERMOST = frozenset({"<module>", "_bootstrap", _OF_THREAD})
 _WARNED = re.compile(r"\bWARN(?:ING)?\b")
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
@@ -84,7 +85,7 @@ _CONSEQUENCES = (
     "errors_impl.UnavailableError",
     "Background thread failed. Check other traceback",
 )
-# What the other end of a pipe raises after a process of the same program died.
+# Exceptions at the other end of a pipe after a process of the same program has died.
 _PIPE = "multiprocessing/connection.py:"
 _PIPE_ERRORS = ("EOFError", "BrokenPipeError", "ConnectionResetError")
 # A program's report about other programs that it had started, without their error.
@@ -100,7 +101,7 @@ class Error:
     """One exception with its message.
 
     Attributes:
-        name: The name with the module, as printed; empty if the line contains no such name.
+        name: The exception's name with the module, as printed; empty if the line contains no name.
         text: The line with the name, and the further lines of the message.
         line: The index of the line with the name in the log, from 0.
     """
@@ -123,13 +124,15 @@ class Traceback:
     Attributes:
         start: The index of the first line of the traceback in the log, from 0.
         end: The index of the last line of the traceback.
-        rank: The rank that wrote the traceback; None if unknown.
+        rank: The rank that wrote the traceback; None if the rank is unknown.
         errors: The exceptions in the order of the log.
-        place: The last frame outside of libraries, or else the last frame; empty if it has none.
-        last_place: The last frame; empty if it has none.
-        is_aside: Whether it did not end the program: the exception was ignored, raised in a
-            finalizer or a thread, or logged as a warning.
-        is_dropped: Whether Python dropped the exception: it was ignored, or raised in a finalizer.
+        place: The last frame outside of libraries, or else the last frame; empty if the traceback
+            has no frame.
+        last_place: The last frame; empty if the traceback has no frame.
+        is_aside: Whether the exception did not end the program, because the exception was ignored,
+            raised in a finalizer or a thread, or logged as a warning.
+        is_dropped: Whether Python discarded the exception, because the exception was ignored or
+            raised in a finalizer.
     """
 
     start: int
@@ -201,12 +204,13 @@ def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A traceback that has not been joined with the tracebacks in its chain yet.
+    """A traceback that has not yet been joined with the other tracebacks in the same chain.
 
     Attributes:
         traceback: The traceback.
-        is_joined: Whether the traceback continues the chain of the traceback before it.
-        is_of_main_thread: Whether a frame is that of a module, so that it is not a thread's.
+        is_joined: Whether the traceback continues the chain of the previous traceback.
+        is_of_main_thread: Whether a frame is at module level, which shows that the exception was
+            not raised in another thread.
     """
 
     traceback: Traceback
@@ -245,7 +249,7 @@ def _join(parts: Iterator[_Part]) -> list[Traceback]:
                     errors=before.errors + part.traceback.errors,
                     place=part.traceback.place or before.place,
                     last_place=part.traceback.last_place or before.last_place,
-                    # A thread's exception may be raised again in the main thread.
+                    # The main thread may raise a thread's exception again.
                     is_aside=before.is_dropped or (before.is_aside and not part.is_of_main_thread),
                     is_dropped=before.is_dropped,
                 )
@@ -264,7 +268,7 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Iterator[_Part]:
-        """Yield the tracebacks."""
+        """Yield the tracebacks in the stream."""
         before = ""
         joint = _Joint()
         table_rank = None
@@ -305,7 +309,8 @@ class _Reader:
         start, head = self._stream[self._at]
         self._at += 1
         place, last_place, functions = self._skip_frames(head)
-        # Two threads may write their tracebacks at once, line by line: the second one has both.
+        # Two threads may write their tracebacks at the same time, line by line; the second
+        # traceback then contains the lines of both.
         if self._at >= len(self._stream) or _START in self._stream[self._at][1][:_LONGEST_HEAD]:
             return None
         error = self._read_error()
@@ -329,7 +334,7 @@ class _Reader:
         )
 
     def _skip_frames(self, head: str) -> tuple[str, str, set[str]]:
-        """Skip frames; return their place, the last place, and the names of their functions."""
+        """Skip frames; return the traceback's place, its last place, and the function names."""
         indent = _indent(head)
         is_boxed = "╭" in head
         place = own_place = ""

@@ -171,9 +171,9 @@ def _detect_hidden(case: Case) -> Finding | None:
 
 
 def _names_killed(case: Case, oom: OomEvidence) -> bool:
-    """Return whether the log names a killed process, if nothing but the log is known of the end.
+    """Return whether the log names a killed process; True if other evidence of the end exists.
 
-    Otherwise the kernel log of a host may well be about another program.
+    If the log names no killed process, the host's kernel log may concern another program.
     """
     evidence = case.evidence
     if evidence.state is not None or evidence.events or evidence.subject == "run":
@@ -187,7 +187,7 @@ def _names_killed(case: Case, oom: OomEvidence) -> bool:
     if shell is None:
         return False
     number = _NUMBER.search(shell[0].rpartition("line ")[2].partition(":")[2])
-    # The PIDs in a container's own PID namespace are small.
+    # The PIDs in a container's separate PID namespace are small.
     return number is None or (int(number[0]) < LEAST_HOST_PID and _names_task(shell.string, oom))
 
 

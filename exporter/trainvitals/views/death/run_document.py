@@ -26,10 +26,10 @@ member             value
 `ranks`            a list with one object for each start of each rank, see below
 `other_runs`       the other runs, a list of objects: `run`, `reason`, `summary`, `ending`,
                    `outcome`, `ended`
-`left_aside`       the number of files that are damaged, of an unknown version or no run files
-`omitted`          the number of run files beyond the limit
-`disbelieved`      the number of end notes that were ignored because another user wrote them
-================== ==============================================================================
+`left_aside`       the number of files that are damaged, have an unknown version or are not run
+files `omitted`          the number of run files beyond the limit `disbelieved`      the number of
+end notes that were ignored because another user wrote them ==================
+==============================================================================
 
 Each object in `ranks` contains `rank`, `local_rank`, `attempt`, `reason`, `ending`, `exit_code`,
 `signal`, `exception`, `evidence`, `started`, `ended`, `is_end_seen` (false if `ended` is the time

@@ -67,11 +67,11 @@ class Observer:
     Only one thread at a time may use an observer.
 
     Args:
-        version: The version of the exporter that reads the machine.
-        roots: The file systems that contain the name of the host.
+        version: The version of the exporter that collects the machine's data.
+        roots: The root directories of the file systems that contain the host's name.
         name_host: A function that returns the machine's name; if None, the name is read from the
             system, or in a container from the host's `/etc/hostname`.
-        thresholds: The alert thresholds; None means the thresholds of the file in force.
+        thresholds: The alert thresholds; None if the thresholds in the file in force are used.
     """
 
     def __init__(

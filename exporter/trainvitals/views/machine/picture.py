@@ -31,9 +31,10 @@ class Holder:
 
     Attributes:
         pid: The ID of the process, as reported by the driver.
-        used_bytes: The device memory that the process holds; None if the driver does not report it.
+        used_bytes: The device memory that the process holds, in bytes; None if the driver does not
+            report the memory.
         name: The process name; None if the process is not visible to the exporter.
-        user: The name of the process' user, or the user ID if the user has no name; None if the
+        user: The name of the process's user, or the user ID if the user has no name; None if the
             user is unknown.
         container: The name of the container in which the process runs, or the container's short ID
             if the name is unknown; None if the process is not known to run in a container.
@@ -41,9 +42,12 @@ class Holder:
             belong to a run.
         utilization_ratio: The share of time in which the process used the device, from 0 to 1; None
             if the driver does not report the share.
-        compose_service: The Compose service of the container; None if it belongs to no service.
-        slurm_job: The Slurm job of the process's control group; None if there is none.
-        pod: The UID of the Kubernetes pod of the process's control group; None if there is none.
+        compose_service: The Compose service of the container; None if the container belongs to no
+            service.
+        slurm_job: The ID of the Slurm job to which the process's control group belongs; None if the
+            control group belongs to no job.
+        pod: The UID of the Kubernetes pod to which the process's control group belongs; None if the
+            control group belongs to no pod.
     """
 
     pid: int
@@ -80,15 +84,15 @@ class Accelerator:
             limit if the configured limit is lower.
         power_watts: The power draw of the device.
         power_limit_watts: The power limit that is in force on the device.
-        throttled: The reasons for which the device is slowed down now.
+        throttled: The reasons why the device is currently slowed down.
         xids: The error codes that the device reported, each with the number of reports.
         holders: The processes that hold device memory, the largest first.
         utilization_trace: The trace of utilization, as ratios from 0 to 1.
         memory_trace: The trace of the share of device memory in use, from 0 to 1.
         temperature_trace: The trace of the chip temperature, in degrees Celsius.
         power_trace: The trace of the power draw, in watts.
-        idle: Why the device does nothing although a process holds it; None if the device is in use
-            or not held.
+        idle: The reason why the device is idle although it is held; None if the device is in use or
+            not held.
     """
 
     kind: str

@@ -69,7 +69,7 @@ def _list_troubles(picture: Picture) -> Iterator[Finding]:
 
 
 def _list_unknowns(picture: Picture) -> Iterator[Finding]:
-    """Yield the titles of the unknowns, and the reasons for runs, which no section shows."""
+    """Yield the titles of the unknowns; for runs, the titles include the reasons."""
     words = (
         clean_text(each.words if each.subject_kind == "run" else each.title)
         for each in picture.unknowns

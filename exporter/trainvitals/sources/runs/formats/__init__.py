@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainvitals.sources.runs.formats import bars, frameworks, general, language, vision
 from trainvitals.sources.runs.formats.entry import Format
 
-# The formats in the order in which they are tried: a format of fewer lines before a general one.
+# The formats in the order in which they are tried: specific formats precede general formats.
 FORMATS: tuple[Format, ...] = (
     bars.IGNITE,
     bars.TORCHTUNE,

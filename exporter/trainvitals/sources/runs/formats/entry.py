@@ -1,14 +1,14 @@
-"""The format of the logs of one program, as a declaration.
+"""Declares the log format of one program.
 
-A format contains the forms of its lines, an example, and the numbers that are read from the example.
-In the expression of a line, `<loss>` stands for a group that matches a number, `<step>` for a group
-that matches a count, and `<pairs>` for a group that matches the rest of the line. The module
-`patterns` describes the meaning of the groups and of the arguments of `line`. To add a format, write
-an entry and add it to `FORMATS`; a test reads its example.
+A log format consists of line patterns, an example, and the numbers that are read from the example.
+In a line's regular expression, `<loss>` stands for a group that matches a number, `<step>` for a
+group that matches a count, and `<pairs>` for a group that matches the rest of the line. The module
+`patterns` describes the groups and the arguments of `line`. To add a format, write a `Format` and
+add it to `FORMATS`; a test reads its example.
 
-Every line contains the text that `line` names first. Lines are searched for these texts before any
-expression is tried, so the cost of a format is small if its first text is that of other formats, such
-as `oss` for losses and `poch` for epochs.
+A matching line must contain the first text in the argument `contains` of `line`. Lines are searched
+for these texts before any expression is tried, so a format costs little if its first text is also
+the first text of other formats, such as `oss` for losses and `poch` for epochs.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _NUMBER = (
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The format of the logs of one program.
+    """The log format of one program.
 
     Attributes:
-        name: The name of the program, as shown in the documentation.
-        lines: The forms of the lines, in the order in which they are tried.
-        example: Some lines of a log.
+        name: The program's name, as shown in the documentation.
+        lines: The line patterns, in the order in which they are tried.
+        example: An excerpt from a log.
         reads: The numbers that are read from the example: the step, the epoch and the words of a
             run file.
-        fields: The names of numbers in the log, with the names under which they are recorded.
-        first_epoch: The number of the first epoch; None if it is not the same in all logs.
+        fields: The names under which numbers are recorded, by the numbers' names in the log.
+        first_epoch: The number of the first epoch; None if this number differs between logs.
     """
 
     name: str
@@ -68,7 +68,7 @@ def line(
     repeats: bool = False,
     marks: Mark = "",
 ) -> Pattern:
-    """Return a form of a line; the arguments are the attributes of a pattern."""
+    """Return a line pattern; the arguments are the attributes of `Pattern`."""
     return Pattern(
         name="",
         regex=re.compile(expand(regex)),
@@ -86,7 +86,7 @@ def line(
 
 
 def list_patterns(entry: Format) -> tuple[Pattern, ...]:
-    """Return the patterns of a format."""
+    """Return a format's patterns, with the name and the defaults of the format."""
     return tuple(
         replace(
             pattern,
@@ -99,7 +99,7 @@ def list_patterns(entry: Format) -> tuple[Pattern, ...]:
 
 
 def expand(regex: str) -> str:
-    """Return an expression with the groups that `<name>` stands for."""
+    """Return a regular expression in which each `<name>` is replaced by a named group."""
     return _GROUP.sub(_write_group, regex)
 
 

@@ -1,4 +1,4 @@
-"""The formats of Keras, TensorFlow, gradient boosting and reinforcement learning."""
+"""The log formats of Keras, TensorFlow, and libraries for boosting and reinforcement learning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of tables, of JSON and of lines that people write by hand."""
+"""The formats of tables, JSON lines, and log lines from hand-written training loops."""
 
 from __future__ import annotations
 

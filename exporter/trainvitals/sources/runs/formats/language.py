@@ -1,4 +1,4 @@
-"""The formats of programs that train models of text and speech."""
+"""The log formats of programs that train language and speech models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of programs that train models of images."""
+"""The log formats of programs that train vision models."""
 
 from __future__ import annotations
 
