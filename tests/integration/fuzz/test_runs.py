@@ -5,6 +5,7 @@ the run directory. Now and then all views are drawn.
 """
 
 import itertools
+import os
 import struct
 import time
 import zlib
@@ -16,7 +17,7 @@ from tests.integration.fuzz.fuzzing import CANARY, TIMEOUT, fuzz
 from tests.support.mutations import Mutations
 from tests.support.run_files import ROOT
 from tests.unit.sources.runs.records import make_event, make_record, make_scalar, make_tensor
-from tests.unit.sources.runs.trainer import compose_run_file
+from tests.unit.sources.runs.trainer import compose_run_file, holding
 from tests.unit.views.test_extremes import NOWHERE, show_reading
 from trainvitals.metrics.collectors.training import TrainingCollector
 from trainvitals.runfile import (
@@ -54,17 +55,13 @@ class Stage:
         outside = folder / "outside.tv"
         outside.write_bytes(compose_run_file(CANARY, wall_time=time.time()))
         (self.runs / "link.tv").symlink_to(outside)
-        self.write_innocent()
+        good = compose_run_file("innocent", wall_time=time.time(), global_step=float(GOOD_STEP))
+        (self.runs / "good.tv").write_bytes(good)
         self.options = TrainingOptions(
             self.runs, logdirs=(self.board,), globs=(f"{self.logs}/*.log",)
         )
         self.observer = Observer("1.2.3", roots=NOWHERE, name_host=lambda: "ada")
         self.numbers = itertools.count()
-
-    def write_innocent(self):
-        """Write the run that stays; one that was not written to for 15 minutes is forgotten."""
-        good = compose_run_file("innocent", wall_time=time.time(), global_step=float(GOOD_STEP))
-        (self.runs / "good.tv").write_bytes(good)
 
     def read(self, write):
         """Return a function that writes an input, reads all there is, and returns what is shown."""
@@ -76,7 +73,6 @@ class Stage:
             reading = collector.read(time.monotonic() + 5)
             assert "innocent" in {rank.run for rank in reading.ranks}
             if number % VIEWED == 0:
-                self.write_innocent()
                 picture = show_reading(reading, collector, self.observer)
                 (innocent,) = [run for run in picture.runs if run.name == "innocent"]
                 assert innocent.step == GOOD_STEP
@@ -87,8 +83,10 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path):
-    """Return the files of a machine."""
-    return Stage(tmp_path)
+    """Return the files of a machine; the innocent run lives as long as the round lasts."""
+    made = Stage(tmp_path)
+    with holding(made.runs / "good.tv", user=os.getuid()):
+        yield made
 
 
 def test_no_run_file_costs_a_scrape(stage):
