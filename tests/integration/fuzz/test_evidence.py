@@ -53,8 +53,8 @@ def test_no_folder_of_evidence_costs_more_than_a_refusal(tmp_path):
         except ConfigurationError as error:
             return refusal(error)
         shutil.rmtree(saved, ignore_errors=True)
-        shown = show(evidence)
-        diagnosis = diagnose_evidence(evidence, asked=time.time())
+        diagnosis = diagnose(evidence)
+        shown = show(diagnosis)
         save_folder(saved, evidence, diagnosis.verdict, format_markdown(diagnosis))
         return shown + (saved / "evidence.json").read_text()
 
@@ -79,9 +79,13 @@ def write_folder(folder, data, outside):
             path.symlink_to(outside / "file")
 
 
-def show(evidence):
-    """Return all that is said of evidence."""
-    diagnosis = diagnose_evidence(evidence, asked=time.time(), origin="a folder")
+def diagnose(evidence):
+    """Return the diagnosis of evidence that was handed in."""
+    return diagnose_evidence(evidence, asked=time.time(), origin="a folder")
+
+
+def show(diagnosis):
+    """Return all that is said of a death."""
     texts = (
         format_report(diagnosis, width=80, lines=50),
         format_markdown(diagnosis, lines=50),
@@ -110,7 +114,8 @@ def test_no_line_of_the_kernel_log_costs_a_scrape(tmp_path):
             if len(data) % 3 == 0:
                 return shown
             try:
-                return shown + show(read_files(None, file) if len(data) % 2 else read_files(file))
+                evidence = read_files(None, file) if len(data) % 2 else read_files(file)
+                return shown + show(diagnose(evidence))
             except ConfigurationError as error:
                 return shown + refusal(error)
 
