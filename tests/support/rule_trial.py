@@ -24,7 +24,7 @@ from promql_parser import VectorSelector, parse_duration
 
 from tests.support.promql import Node, walk
 from tests.support.rule_breaking import Mutant
-from tests.support.rulebook import TESTS, Loader, Rule, Rulebook, is_threshold, selects
+from tests.support.rulebook import TESTS, Loader, Rule, Rulebook, is_threshold, list_selected
 
 # Enough that starting promtool does not count, few enough that both processors have work.
 _FILES_OF_A_CALL = 5
@@ -245,7 +245,7 @@ def _find_asked(groups: Iterable[Mapping[str, object]], book: Rulebook) -> set[s
     asked = {test["alertname"] for group in groups for test in _get(group, "alert_rule_test")}
     for test in (test for group in groups for test in _get(group, "promql_expr_test")):
         expression = _parse(test)
-        asked |= {rule.name for rule in book.records if selects(expression, rule.name)}
+        asked |= {rule.name for rule in list_selected(expression, book.records)}
         for selector in _find_selectors(test):
             if (selector.name or "").startswith("ALERTS"):
                 names = _state(selector, "alertname") or [rule.name for rule in book.alerts]

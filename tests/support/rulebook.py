@@ -118,17 +118,22 @@ class Rulebook:
         waiting = [rule]
         while waiting:
             for expression in waiting.pop().parse_all():
-                records = [record for record in self.records if selects(expression, record.name)]
+                records = list_selected(expression, self.records)
                 waiting.extend(record for record in records if record.name not in found)
                 found |= {record.name for record in records}
         return frozenset(found)
 
 
-def selects(expression: Node, name: str) -> bool:
-    """Return whether an expression selects a name, be it by a pattern."""
+def list_selected(expression: Node, rules: Iterable[Rule]) -> list[Rule]:
+    """Return the rules whose names an expression selects, be it by a pattern."""
     selectors = [node for node in walk(expression) if isinstance(node, VectorSelector)]
     patterns = [m.value for one in selectors for m in one.matchers.matchers if m.name == "__name__"]
-    return name in read_names(expression) or any(re.fullmatch(p, name) for p in patterns)
+    names = {selector.name for selector in selectors}
+    return [
+        rule
+        for rule in rules
+        if rule.name in names or any(re.fullmatch(each, rule.name) for each in patterns)
+    ]
 
 
 def is_threshold(name: str) -> bool:
