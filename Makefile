@@ -50,7 +50,7 @@ test: $(DEV) ## Run the tests that need no server: minutes (PYTEST_FLAGS='tests/
 
 test-integration: $(FRAMEWORKS) ## Run the tests with real components: Prometheus, Docker, PyTorch, a browser
 	@$(have_grafana)
-	@$(with_prometheus) $(call measured,integration) $(BIN)/pytest -n $(workers) --dist loadscope $(measure) \
+	@$(with_prometheus) $(call measured,integration) $(BIN)/pytest -n $(waiters) --dist loadscope $(measure) \
 		$(or $(PYTEST_FLAGS),tests/integration)
 
 test-long: export TRAINVITALS_TEST_LONG := 1
@@ -150,8 +150,10 @@ $(FRAMEWORKS): $(DEV)
 	@touch $@
 
 # With COVERAGE=1 each floor leaves its data for `make coverage`.
-# Servers and timers are waited for most of the time, so that one process more than cores is served.
+# Timers are waited for some of the time and real servers most of it, so that more processes than
+# cores are served.
 workers = $(shell expr $$(nproc) + 1)
+waiters = $(shell expr $$(nproc) + 2)
 measured = $(if $(COVERAGE),COVERAGE_FILE=$(CURDIR)/.coverage.$(1))
 measure = $(if $(COVERAGE),--cov --cov-report= --cov-fail-under=0)
 
