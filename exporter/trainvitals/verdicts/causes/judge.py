@@ -7,7 +7,6 @@ from dataclasses import replace
 from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.verdicts.causes import (
     access,
-    builds,
     checkpoints,
     collectives,
     connections,
@@ -72,7 +71,6 @@ BY_LOG: tuple[Cause, ...] = (
     *connections.CAUSES,
     training.DIVERGED,
     *resources.CAUSES,
-    *builds.CAUSES,
     *libraries.CAUSES,
     *program.CAUSES,
     ray.CHILD,

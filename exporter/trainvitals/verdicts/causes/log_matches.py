@@ -15,12 +15,9 @@ from dataclasses import dataclass, replace
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.handled import (
-    find_failed,
-    is_being_ended,
-    is_resumed,
-    precedes_output,
-)
+from trainvitals.verdicts.causes.handled import find_failed
+from trainvitals.verdicts.causes.log_ends import is_being_ended, is_resumed, precedes_output
+from trainvitals.verdicts.causes.log_reading import read_log
 from trainvitals.verdicts.causes.parsed_log import (
     FEW_STEPS,
     SOON_LINES,
@@ -30,7 +27,7 @@ from trainvitals.verdicts.causes.parsed_log import (
     parse_log,
 )
 from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line
-from trainvitals.verdicts.causes.signs import Sign, read_log
+from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback
 from trainvitals.verdicts.causes.verdict import Confidence, Finding
 

@@ -10,7 +10,7 @@ from trainvitals.sources.containers.pod import find_failing_sidecar
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun, format_duration
 from trainvitals.verdicts.causes.case import Case, open_case
-from trainvitals.verdicts.causes.handled import find_suspicious
+from trainvitals.verdicts.causes.suspicious import find_suspicious
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _LOOP_SECONDS = 600.0

@@ -8,7 +8,7 @@ TO TIME LIMIT ***`; the line about a step contains `STEP 7.0` instead of `JOB 7`
 from __future__ import annotations
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.handled import OF_SLURM
+from trainvitals.verdicts.causes.log_ends import OF_SLURM
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
     find_notice,
