@@ -36,7 +36,7 @@ from trainvitals.sources.runs.line_formats import (
     WELL_KNOWN_NAMES,
     choose_format,
 )
-from trainvitals.sources.runs.lines import LineMatcher
+from trainvitals.sources.runs.line_matcher import LineMatcher
 from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.patterns import Pattern
 from trainvitals.sources.runs.profiles import PROFILES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import find_notice
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.pods import detect_deadline
 from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import matches

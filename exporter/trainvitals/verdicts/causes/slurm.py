@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_ends import OF_SLURM
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    find_notice,
-)
+from trainvitals.verdicts.causes.log_matches import LogMatch
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.parsed_log import parse_log
 from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import Sign, matches

@@ -6,13 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    add_kernel_line,
-    find_kernel_line,
-    find_match,
-    find_notice,
-)
+from trainvitals.verdicts.causes.log_matches import LogMatch, find_match
+from trainvitals.verdicts.causes.notices import add_kernel_line, find_kernel_line, find_notice
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
