@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # other modules are imported when the command runs
 
     from trainvitals.sources.containers.evidence import Evidence
     from trainvitals.sources.containers.survey import Survey
-    from trainvitals.sources.host.kernel_lines import OomKill
+    from trainvitals.sources.host.oom_lines import OomKill
     from trainvitals.sources.runs.launches import Launch
     from trainvitals.sources.runs.past_runs import Run
     from trainvitals.verdicts.causes.diagnosis import Diagnosis
