@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainvitals.verdicts.causes import (
+    container_faults,
     guards,
     hardware,
     memory,
@@ -118,7 +119,7 @@ GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
         "Lasting faults, and no cause of death",
         "`log-lost` is reported beside other causes and is never the verdict.",
         (
-            outcomes.UNHEALTHY,
+            container_faults.UNHEALTHY,
             pods.LOOP,
             outcomes.LOG_LOST,
             training.STALLED,

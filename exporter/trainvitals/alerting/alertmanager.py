@@ -29,6 +29,7 @@ from trainvitals.units import format_bytes
 # begins with a dot.
 PARTIAL = ".partial"
 _PROGRAM_SECONDS = 30.0
+_ANSWER_SECONDS = 5.0
 _MOST_BYTES = 32 << 20
 _URL = re.compile(r"(https?://)[^\s\"]*")
 _COUNTER = re.compile(r"alertmanager_notification_requests_(failed_)?total\{([^}]*)\} (\S{1,40})")
@@ -84,15 +85,13 @@ class Alertmanager:
 
     Args:
         url: Alertmanager's URL, such as `http://127.0.0.1:9093`.
-        timeout_seconds: The timeout of one request, in seconds.
 
     Every method except `find_version` raises StackError if Alertmanager does not respond or sends
     an invalid response.
     """
 
-    def __init__(self, url: str, *, timeout_seconds: float = 5.0) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._timeout_seconds = timeout_seconds
         self._opener = build_opener(uses_proxy=False)
 
     def find_version(self) -> Version | None:
@@ -156,9 +155,9 @@ class Alertmanager:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         data = None if body is None else body.encode()
         request = Request(self.url + path, data, headers, method=method)  # noqa: S310 - http alone
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + _ANSWER_SECONDS
         try:
-            with self._opener.open(request, timeout=self._timeout_seconds) as response:
+            with self._opener.open(request, timeout=_ANSWER_SECONDS) as response:
                 return read_bounded(response, deadline=deadline, most_bytes=_MOST_BYTES)
         except HTTPError as error:
             words = " ".join(error.read().decode("utf-8", "replace").split())

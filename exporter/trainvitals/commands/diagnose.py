@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shutil
 import time
@@ -20,19 +19,13 @@ from trainvitals.commands.parsing import (
     add_run_dir,
     say,
 )
-from trainvitals.errors import ConfigurationError, SourceError
-from trainvitals.foreign_text import join_names
+from trainvitals.errors import ConfigurationError
 from trainvitals.sources.signals import HIGHEST_CODE, LOWEST_CODE
 
 if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
-    from collections.abc import Iterable, Sequence
 
     from trainvitals.sources.containers.evidence import Evidence
-    from trainvitals.sources.containers.survey import Survey
-    from trainvitals.sources.host.kernel_lines import OomKill
-    from trainvitals.sources.runs.launches import Launch
-    from trainvitals.sources.runs.past_runs import Run
     from trainvitals.verdicts.causes.diagnosis import Diagnosis
 
 _EXAMPLES = """\
@@ -56,10 +49,6 @@ _DEFAULT_LINES = 50
 _LEAST_OF_PBS = 256  # PBS adds 256 to the signal, and signal 0 terminates no process
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
-_WEEK = _UNITS["w"]
-_MOST_FILES = 5
-_SIMILAR = 0.5
-_EVER = 10 * 365 * 86400.0
 
 
 def add_diagnose(parser: argparse.ArgumentParser) -> None:
@@ -161,23 +150,23 @@ def _diagnose(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             "--ended, --running and --exit-code describe a file or a folder of evidence; name one"
         )
-    from trainvitals.sources.containers.survey import survey_machine  # noqa: PLC0415 - only this command needs it
+    from trainvitals.commands import diagnose_machine as machine  # noqa: PLC0415 - not for files
 
-    survey = survey_machine(
-        engine=options.engine, journal=options.journal, since_seconds=max(since_seconds, _WEEK)
-    )
-    if options.kernel_log is not None:
-        survey = _replace_kernel_log(survey, options.kernel_log)
+    survey = machine.take_survey(options, since_seconds)
     if options.pid is not None:
-        return _write(_find_process(survey, options), options)
+        return _write(machine.find_process(survey, options), options)
     if options.name is not None:
-        return _write(_find_named(survey, options, since_seconds), options)
+        found = machine.find_named(survey, options, since_seconds)
+        if found is None and _exists(Path(options.name)):
+            found = _judge_evidence(_read_files(options), options)
+        if found is None:
+            raise machine.refuse_name(survey, options)
+        return _write(found, options)
     if options.since is not None and not options.last:
-        return _list(survey, options, since_seconds)
-    status = _write(_find_last(survey, options, since_seconds), options)
-    kills = _find_kills(survey, _read_history(options.run_dir)[0], since_seconds)
-    if kills and not options.json:
-        _say_kills(kills, survey, since_seconds)
+        return machine.list_deaths(survey, options, since_seconds)
+    status = _write(machine.find_last(survey, options, since_seconds), options)
+    if not options.json:
+        machine.say_kills(survey, options, since_seconds)
     return status
 
 
@@ -197,11 +186,15 @@ def _read_evidence(options: argparse.Namespace) -> Evidence | None:
         return None
     if options.name is not None and not _is_file(options.name):
         return None
+    return _read_files(options)
+
+
+def _read_files(options: argparse.Namespace) -> Evidence:
     from trainvitals.sources.containers.evidence_files import read_files  # noqa: PLC0415
 
     path = None if options.name is None else Path(options.name)
     if path is not None and path.is_dir():
-        raise _refuse_folder(path)
+        raise ConfigurationError(f"{path} is a folder; read it with --evidence {path}")
     return read_files(path, options.kernel_log)
 
 
@@ -210,8 +203,8 @@ def _is_file(name: str) -> bool:
     return name == "-" or "/" in name or ("." in name and Path(name).is_file())
 
 
-def _refuse_folder(path: Path) -> ConfigurationError:
-    return ConfigurationError(f"{path} is a folder; read it with --evidence {path}")
+def _exists(path: Path) -> bool:
+    return path.is_file() or path.is_dir()
 
 
 def _judge_evidence(evidence: Evidence, options: argparse.Namespace) -> Diagnosis:
@@ -225,152 +218,6 @@ def _judge_evidence(evidence: Evidence, options: argparse.Namespace) -> Diagnosi
     names = ["standard input" if str(each) == "-" else str(each) for each in sources if each]
     origin = " and ".join(names)
     return diagnose_evidence(evidence, asked=time.time(), origin=origin)
-
-
-def _replace_kernel_log(survey: Survey, path: Path) -> Survey:
-    from trainvitals.sources.containers.evidence_files import read_text  # noqa: PLC0415
-    from trainvitals.sources.host.kernel_text import parse_kernel_text  # noqa: PLC0415
-
-    kernel = parse_kernel_text(read_text(path), now=survey.time)
-    gaps = tuple(gap for gap in survey.gaps if gap.what != "the kernel log")
-    return replace(survey, kernel=kernel, gaps=gaps)
-
-
-def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
-    from trainvitals.sources.containers.lookup import find_container, suggest_names  # noqa: PLC0415
-    from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
-    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
-    from trainvitals.verdicts.causes.diagnosis import (  # noqa: PLC0415
-        diagnose_container,
-        diagnose_launch,
-        diagnose_run,
-    )
-
-    known = find_container(survey, options.name)
-    if known is not None:
-        return diagnose_container(survey, known, since_seconds=since_seconds)
-    history = read_run_history(options.run_dir, users=read_users())
-    runs = history.runs
-    launch = next((each for each in history.launches if each.name == options.name), None)
-    for run in runs:
-        is_before = launch is None or run.telling.identity.created_time > launch.started
-        if run.name == options.name and is_before:
-            return diagnose_run(survey, run)
-    if launch is not None:
-        return diagnose_launch(survey, launch)
-    if Path(options.name).is_file():
-        from trainvitals.sources.containers.evidence_files import read_files  # noqa: PLC0415
-
-        return _judge_evidence(read_files(Path(options.name), options.kernel_log), options)
-    if Path(options.name).is_dir():
-        raise _refuse_folder(Path(options.name))
-    names = suggest_names(survey, options.name, [run.name for run in runs])
-    known_names = f"known: {names}" if names else "none is known on this machine"
-    raise ConfigurationError(
-        f"no container, run or file {options.name!r}; {known_names}{_suggest_files(options.name)}"
-        f"{_describe_missing(survey)}"
-    )
-
-
-def _suggest_files(name: str) -> str:
-    """Return the similarly named files in the working directory as text for a message."""
-    here = sorted(each.name for each in Path().iterdir() if each.is_file())
-    near = difflib.get_close_matches(name, here, _MOST_FILES, _SIMILAR)
-    return f"; files here: {join_names(near, most=_MOST_FILES)}" if near else ""
-
-
-def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
-    from trainvitals.sources.containers.cgrouppaths import find_container  # noqa: PLC0415
-    from trainvitals.sources.containers.lookup import Candidate  # noqa: PLC0415
-    from trainvitals.sources.runs.evidence import find_run  # noqa: PLC0415
-    from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
-    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
-    from trainvitals.verdicts.causes.diagnosis import (  # noqa: PLC0415
-        diagnose_container,
-        diagnose_process,
-        diagnose_run,
-    )
-
-    run = find_run(read_run_history(options.run_dir, users=read_users()), options.pid)
-    if run is not None:
-        return diagnose_run(survey, run)
-    container = find_container(options.pid, survey.roots)
-    if container is not None:
-        return diagnose_container(survey, Candidate(container, ""), since_seconds=_WEEK)
-    found = diagnose_process(survey, options.pid)
-    if found is None:
-        missing = _describe_missing(survey, needs_kernel=True)
-        raise ConfigurationError(
-            f"no evidence of process {options.pid}: it does not exist, has no run file, and the "
-            f"kernel log does not name it{missing}"
-        )
-    return found
-
-
-def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
-    from trainvitals.verdicts.causes.diagnosis import diagnose_kill, diagnose_last  # noqa: PLC0415
-
-    runs, launches = _read_history(options.run_dir)
-    found = diagnose_last(survey, runs, launches, since_seconds=since_seconds) or diagnose_last(
-        survey, runs, launches, since_seconds=_EVER
-    )
-    if found is None and (kills := _find_kills(survey, runs, since_seconds)):
-        found = diagnose_kill(survey, kills[0])
-    if found is None:
-        missing = _describe_missing(survey) or "; name a running one"
-        raise ConfigurationError(f"no container or run is known to have ended{missing}")
-    return found
-
-
-def _read_history(directory: Path) -> tuple[tuple[Run, ...], tuple[Launch, ...]]:
-    """Return the runs in the run directory, and the launches without a run.
-
-    Both tuples are empty if the directory cannot be read.
-    """
-    from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
-    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
-
-    try:
-        history = read_run_history(directory, users=read_users())
-    except SourceError:
-        return (), ()
-    return history.runs, history.launches
-
-
-def _list(survey: Survey, options: argparse.Namespace, since_seconds: float) -> int:
-    from trainvitals.verdicts.causes.diagnosis import is_well, list_deaths  # noqa: PLC0415
-    from trainvitals.views.death.document import format_deaths_document  # noqa: PLC0415
-    from trainvitals.views.death.report import format_deaths  # noqa: PLC0415
-
-    runs, launches = _read_history(options.run_dir)
-    deaths = list_deaths(survey, runs, launches, since_seconds=since_seconds)
-    kills = _find_kills(survey, runs, since_seconds)
-    missing = _describe_missing(survey)
-    if not deaths and not kills and missing:
-        raise ConfigurationError(f"no container or run is known to have ended{missing}")
-    if options.json:
-        say(format_deaths_document(deaths, survey.time - since_seconds, kills))
-    else:
-        width = shutil.get_terminal_size().columns
-        say(format_deaths(deaths, width=width, asked=survey.time, since_seconds=since_seconds))
-        if kills:
-            _say_kills(kills, survey, since_seconds)
-    is_fine = not kills and all(is_well(death.verdict) for death in deaths)
-    return FINE if is_fine else FOUND_A_PROBLEM
-
-
-def _find_kills(survey: Survey, runs: Iterable[Run], since_seconds: float) -> list[OomKill]:
-    """Return the OOM kills of processes that belong neither to a container nor to a run."""
-    from trainvitals.sources.containers.lookup import find_kills  # noqa: PLC0415
-
-    pids = [start.liveness.host_pid for run in runs for start in run.starts]
-    return find_kills(survey, survey.time - since_seconds, others=pids)
-
-
-def _say_kills(kills: Sequence[OomKill], survey: Survey, since_seconds: float) -> None:
-    from trainvitals.views.death.report import format_kills  # noqa: PLC0415
-
-    say("\n" + format_kills(kills, asked=survey.time, since_seconds=since_seconds))
 
 
 def _write(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
@@ -393,14 +240,3 @@ def _write(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
     if diagnosis.is_inconclusive:
         return CANNOT_RUN
     return FINE if diagnosis.is_well else FOUND_A_PROBLEM
-
-
-def _describe_missing(survey: Survey, *, needs_kernel: bool = False) -> str:
-    """Return why the engine or the kernel log could not be read; "" if both could be read."""
-    if survey.client is not None and not (needs_kernel and survey.kernel is None):
-        return ""
-    from trainvitals.views.death.report import describe_step  # noqa: PLC0415
-
-    gaps = [gap for gap in survey.gaps if gap.what == "the engine" or needs_kernel]
-    sentences = "; ".join(f"{gap.what}: {gap.why}; {gap.remedy}" for gap in gaps)
-    return f"; {sentences} ({describe_step(survey.step)})"

@@ -162,7 +162,6 @@ def record(
     options: RecordOptions,
     *,
     format_: Format | None = None,
-    complain: Callable[[str], None] = _complain,
 ) -> int:
     """Record snapshots until the count is reached or SIGTERM, SIGINT or SIGHUP arrives.
 
@@ -172,7 +171,6 @@ def record(
         file: The destination of the recording, which is closed at the end.
         options: The interval, the count and the preparation time.
         format_: The format of the recording; None means the text format.
-        complain: A function that is called with each warning, which is one line.
 
     Returns:
         The number of snapshots that were written.
@@ -182,7 +180,7 @@ def record(
             written.
     """
     # With --once, the error at the end is the only message.
-    warn = _keep_quiet if options.count == 1 else complain
+    warn = _keep_quiet if options.count == 1 else _complain
     scribe = _Scribe(file, format_ or TextFormat(), warn)
     signals = EndSignals(watcher.machine.release)
     try:

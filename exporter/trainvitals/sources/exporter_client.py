@@ -174,9 +174,9 @@ def _read_netrc(path: Path, host: str) -> Credentials | None:
 HERE = Address(is_tls=False, host="127.0.0.1", port=_DEFAULT_PORT)
 
 
-def listens(address: Address, *, seconds: float = _QUICK_SECONDS) -> bool:
+def listens(address: Address) -> bool:
     """Return whether a server accepts connections at an address, with a short timeout."""
-    with suppress(OSError), socket.create_connection((address.host, address.port), seconds):
+    with suppress(OSError), socket.create_connection((address.host, address.port), _QUICK_SECONDS):
         return True
     return False
 
@@ -192,7 +192,6 @@ class ExporterClient:
         address: The exporter's address.
         credentials: The user name and password; None to send no credentials.
         context: The TLS context; None if the exporter does not use TLS.
-        patience_seconds: The timeout for an answer, in seconds.
 
     Attributes:
         address: The exporter's address.
@@ -204,12 +203,10 @@ class ExporterClient:
         *,
         credentials: Credentials | None = None,
         context: ssl.SSLContext | None = None,
-        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         self.address = address
         self._credentials = credentials
         self._context = context
-        self._patience_seconds = patience_seconds
 
     def fetch(self) -> bytes:
         """Return the exporter's overview document.
@@ -218,7 +215,7 @@ class ExporterClient:
             RemoteError: The document cannot be fetched; the message states the reason and, if a
                 remedy is known, the remedy.
         """
-        deadline = time.monotonic() + self._patience_seconds
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         connection = self._connect()
         try:
             connection.request("GET", f"{self.address.prefix}{_PATH}", headers=self._headers())
@@ -238,7 +235,7 @@ class ExporterClient:
 
     def _connect(self) -> http.client.HTTPConnection:
         # urllib would send the request to a proxy that the environment specifies.
-        host, port, timeout = self.address.host, self.address.port, self._patience_seconds
+        host, port, timeout = self.address.host, self.address.port, _PATIENCE_SECONDS
         if self._context is None:
             return http.client.HTTPConnection(host, port, timeout=timeout)
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
@@ -253,7 +250,7 @@ class ExporterClient:
         if isinstance(error, ConnectionRefusedError):
             return "refuses connections: is `trainvitals serve` running there, on this address?"
         if isinstance(error, TimeoutError):
-            return f"does not answer within {format_duration(self._patience_seconds)}"
+            return f"does not answer within {format_duration(_PATIENCE_SECONDS)}"
         if isinstance(error, socket.gaierror):
             return f"is not to be found: {error.strerror}"
         if self._context is not None:

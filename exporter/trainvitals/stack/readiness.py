@@ -177,9 +177,7 @@ class _Reload:
     succeeded_at: str
 
 
-def reload_programs(
-    state_dir: Path, programs: tuple[Program, ...], *, timeout_seconds: float = 15.0
-) -> None:
+def reload_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
     """Reload the configuration of Prometheus and Alertmanager without a restart.
 
     Raises:
@@ -196,7 +194,6 @@ def reload_programs(
                 # Prometheus with /-/quit.
                 partial(os.kill, pid, signal.SIGHUP),
                 hint=f"read {program.log(state_dir)}",
-                timeout_seconds=timeout_seconds,
             )
 
 

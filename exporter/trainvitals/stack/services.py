@@ -27,6 +27,7 @@ _UNREACHABLE = re.compile(
     r"|Client\.Timeout|connection refused|server misbehaving|failed to fetch",
     re.IGNORECASE,
 )
+_LAST_LINES = 10
 _NATIVE = "run `trainvitals up --way native`"
 
 
@@ -103,13 +104,13 @@ def _read_rows(text: str) -> Iterator[_Row]:
         return
 
 
-def read_last_lines(project: Project, service: str, *, lines: int = 10) -> list[str]:
-    """Return the last log lines of a service's containers."""
+def read_last_lines(project: Project, service: str) -> list[str]:
+    """Return the last ten log lines of a service's containers."""
     result = project.docker.call(
-        *project.words("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), service)
+        *project.words("logs", "--no-color", "--no-log-prefix", "--tail", str(_LAST_LINES), service)
     )
     text = strip_escape_codes(result.output + result.error)
-    return text.splitlines()[-lines:] if not result.code else []
+    return text.splitlines()[-_LAST_LINES:] if not result.code else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,7 +365,7 @@ def killed_outside(tmp_path, monkeypatch):
     booted = time.clock_gettime(time.CLOCK_MONOTONIC)
     (tmp_path / "kmsg").write_text(KILLS.format(int(booted - 60), os.getpid()))
     survey = partial(survey_machine, kmsg=tmp_path / "kmsg")
-    monkeypatch.setattr("trainvitals.sources.containers.survey.survey_machine", survey)
+    monkeypatch.setattr("trainvitals.commands.diagnose_machine.survey_machine", survey)
 
 
 @pytest.mark.usefixtures("killed_outside")

@@ -13,9 +13,8 @@ import struct
 import time
 
 from trainvitals.sources.accelerators.nvidia_links import Links
-from trainvitals.sources.accelerators.nvidia_processes import ProcessList
+from trainvitals.sources.accelerators.nvidia_processes import ProcessList, ProcessUsage
 from trainvitals.sources.accelerators.nvidia_samples import SampleBuffer
-from trainvitals.sources.accelerators.nvidia_usage import ProcessUsage
 from trainvitals.sources.accelerators.nvml import (
     FIELD_VALUES,
     LASTING,

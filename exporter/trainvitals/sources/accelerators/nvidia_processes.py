@@ -1,19 +1,29 @@
-"""The processes that compute on one NVIDIA GPU, read with the newest supported NVML function.
+"""The processes of one NVIDIA GPU, and the utilization of the GPU by each of them.
 
-NVML defines three versions of the process list. A driver supports the version that was current when
+The list of processes is read with the newest supported NVML function. NVML defines three versions
+of the process list. A driver supports the version that was current when
 the driver was released, and the older versions. Some drivers of the 535 release append a number to
 each entry of the third version.
+
+The utilization is read from the driver's sample buffer. The driver records a sample for each process
+that used the GPU in a sample period of up to a second. A process without a sample did not use the
+GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
+import time
 
 from trainvitals.sources.accelerators.nvml import (
     FUNCTION_NOT_FOUND,
     INSUFFICIENT_SIZE,
+    LASTING,
+    NOT_FOUND,
     SUCCESS,
     U32,
+    U64,
     VERSION_MISMATCH,
     Library,
     check,
@@ -21,7 +31,7 @@ from trainvitals.sources.accelerators.nvml import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     # A process's PID and its device memory in bytes; None if the driver does not report the memory.
     HeldMemory = tuple[int, int | None]
@@ -42,6 +52,39 @@ _MOST_ROOM = 4096
 _MORE_ROOM = 16
 _MOST_HOLDERS = 256
 _UNTOUCHED = 0xA5
+# The PID, the timestamp, and the use of the SMs, the memory, the encoder and the decoder.
+_SAMPLE = struct.Struct("=I4xQIIII")
+# Some drivers write a sample only after two sample periods.
+_WINDOW_US = 2_000_000
+_FULL_PERCENT = 100
+
+
+class _EntryBuffer:
+    """A buffer that NVML fills with entries, and that grows with the number of processes."""
+
+    def __init__(self, entry_bytes: int) -> None:
+        self._entry_bytes = entry_bytes
+        self._make_room(_FIRST_ROOM)
+
+    def fill(self, call: Callable[..., tuple[int, int]], *symbols: str) -> tuple[int, int]:
+        """Fill the buffer; make room and fill it again if it was too small.
+
+        Args:
+            call: Calls NVML, and returns the return code and the number of entries.
+            symbols: The arguments of `call`.
+
+        Returns:
+            The driver's return code and the number of entries in the buffer.
+        """
+        code, count = call(*symbols)
+        if code == INSUFFICIENT_SIZE and count > self.room:  # the number of all entries
+            self._make_room(count + _MORE_ROOM)
+            code, count = call(*symbols)
+        return code, min(count, self.room)
+
+    def _make_room(self, room: int) -> None:
+        self.room = min(room, _MOST_ROOM)
+        self.data = ctypes.create_string_buffer(self._entry_bytes * self.room)
 
 
 class ProcessList:
@@ -56,7 +99,7 @@ class ProcessList:
         self._library = library
         self._handle = handle
         self._versions = list(_VERSIONS)
-        self._make_room(_FIRST_ROOM)
+        self._buffer = _EntryBuffer(_LARGEST_ENTRY_BYTES)
 
     def read(self) -> tuple[int, list[HeldMemory]] | None:
         """Return the number of processes and at most 256 processes, by descending memory usage.
@@ -70,7 +113,7 @@ class ProcessList:
         """
         while self._versions:
             symbol, sizes = self._versions[0]
-            code, count = self._fetch(symbol)
+            code, count = self._buffer.fill(self._call, symbol)
             if code not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH):
                 break
             del self._versions[0]
@@ -79,32 +122,18 @@ class ProcessList:
         if code != SUCCESS:
             check(code)
             return None
-        holders = self._parse(min(count, self._room), sizes)
+        holders = self._parse(count, sizes)
         return len(holders), sorted(holders, key=lambda holder: -(holder[1] or 0))[:_MOST_HOLDERS]
 
-    def _make_room(self, room: int) -> None:
-        self._room = min(room, _MOST_ROOM)
-        self._buffer = ctypes.create_string_buffer(_LARGEST_ENTRY_BYTES * self._room)
-
-    def _fetch(self, symbol: str) -> tuple[int, int]:
-        """Fill the buffer with the process list.
-
-        The result is the driver's return code and the number of entries.
-        """
-        code, count = self._call(symbol)
-        if code == INSUFFICIENT_SIZE and count > self._room:  # the number of all processes
-            self._make_room(count + _MORE_ROOM)
-            code, count = self._call(symbol)
-        return code, count
-
     def _call(self, symbol: str) -> tuple[int, int]:
-        ctypes.memset(self._buffer, _UNTOUCHED, len(self._buffer))
-        count = U32(self._room)
+        data = self._buffer.data
+        ctypes.memset(data, _UNTOUCHED, len(data))
+        count = U32(self._buffer.room)
         function = getattr(self._library, symbol)
-        return function(self._handle, ctypes.byref(count), self._buffer), count.value
+        return function(self._handle, ctypes.byref(count), data), count.value
 
     def _parse(self, count: int, sizes: Sequence[int]) -> list[HeldMemory]:
-        data = self._buffer.raw
+        data = self._buffer.data.raw
         size = sizes[0] if len(sizes) == 1 else self._find_size(data, count, sizes)
         return [_parse_entry(data, at) for at in range(0, count * size, size)]
 
@@ -114,7 +143,7 @@ class ProcessList:
         The driver writes either only the entries or the whole buffer.
         """
         written = len(data.rstrip(bytes((_UNTOUCHED,))))
-        ends = (size for size in sizes if written in (count * size, self._room * size))
+        ends = (size for size in sizes if written in (count * size, self._buffer.room * size))
         return next(ends, sizes[0])
 
 
@@ -123,3 +152,55 @@ def _parse_entry(data: bytes, at: int) -> HeldMemory:
     pid = int.from_bytes(data[at : at + _PID_BYTES], "little")
     used = int.from_bytes(data[memory_at : memory_at + _MEMORY_BYTES], "little")
     return pid, None if used == _NOT_AVAILABLE else used
+
+
+class ProcessUsage:
+    """Reads the utilization of one GPU by each of its processes.
+
+    Args:
+        library: The initialised NVML library.
+        handle: NVML's handle for the GPU.
+    """
+
+    def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
+        self._library = library
+        self._handle = handle
+        self._is_supported = True
+        self._buffer = _EntryBuffer(_SAMPLE.size)
+
+    def read(self) -> Mapping[int, float | None] | None:
+        """Return the utilization of the GPU by each process that used it, 0 to 1, by PID.
+
+        A utilization above 1 is unknown and becomes None. The result is None if the driver does not
+        support or permit the call, or if the call fails temporarily.
+
+        Raises:
+            DeviceError: The GPU cannot be read.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
+        """
+        if not self._is_supported:
+            return None
+        code, count = self._buffer.fill(self._call)
+        if code == NOT_FOUND:  # no process used the GPU
+            return {}
+        if code != SUCCESS:
+            check(code)
+            self._is_supported = code not in LASTING
+            return None
+        return self._parse(count)
+
+    def _call(self) -> tuple[int, int]:
+        count = U32(self._buffer.room)
+        since = U64(int(time.time() * 1e6) - _WINDOW_US)
+        function = self._library.nvmlDeviceGetProcessUtilization
+        return function(self._handle, self._buffer.data, ctypes.byref(count), since), count.value
+
+    def _parse(self, count: int) -> Mapping[int, float | None]:
+        """Return the newest sample of each process."""
+        data = self._buffer.data.raw[: count * _SAMPLE.size]
+        samples = sorted(_SAMPLE.iter_unpack(data), key=lambda sample: sample[1])
+        newest = {pid: percent for pid, _, percent, *_ in samples}
+        return {
+            pid: percent / 100 if percent <= _FULL_PERCENT else None
+            for pid, percent in newest.items()
+        }

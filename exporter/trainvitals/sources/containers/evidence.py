@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainvitals.sources.host.kernel_lines import OomKill as OomKill  # noqa: PLC0414 - part of it
 from trainvitals.sources.host.kernel_lines import XidError as XidError  # noqa: PLC0414
+from trainvitals.sources.host.oom_lines import OomKill as OomKill  # noqa: PLC0414 - part of it
 from trainvitals.sources.signals import read_signal
 
 Subject = Literal["container", "process", "run"]

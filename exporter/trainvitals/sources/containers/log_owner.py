@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from trainvitals.sources.containers.cgrouppaths import identify
-from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
+from trainvitals.sources.host.kernel_lines import DatedLine, XidError
+from trainvitals.sources.host.oom_lines import OomKill
 from trainvitals.sources.timestamps import parse_time
 
 # Names of processes that may have written a log supplied together with a kernel log.

@@ -33,6 +33,7 @@ _FULL_BYTES = 1 << 10
 _REFILL_SECONDS = 0.02
 _REST_SECONDS = 0.1
 _REST_RATIO = 10
+_MOST_BYTES = 1 << 16  # the maximum total size of the lines of a container
 _RETRY_SECONDS = 10.0
 _FLOOD_SECONDS = 10.0
 _POLL_SECONDS = 30.0
@@ -106,8 +107,6 @@ class LogRing:
         most_containers: The maximum number of containers that are followed at once. An additional
             container replaces the oldest container that has ended, otherwise the oldest container.
         most_lines: The maximum number of log lines that are kept for each container.
-        most_bytes: The maximum total size of the log lines that are kept for each container, in
-            bytes.
         retry_seconds: The time after which the engine is asked again for a log that could not be
             followed.
         flood_seconds: The maximum time, in seconds, for which a container may write faster than its
@@ -122,7 +121,6 @@ class LogRing:
         *,
         most_containers: int = 64,
         most_lines: int = 500,
-        most_bytes: int = 1 << 16,
         retry_seconds: float = _RETRY_SECONDS,
         flood_seconds: float = _FLOOD_SECONDS,
         poll_seconds: float = _POLL_SECONDS,
@@ -130,7 +128,6 @@ class LogRing:
         self._client = client
         self._most_containers = most_containers
         self._most_lines = most_lines
-        self._most_bytes = most_bytes
         self._retry_seconds = retry_seconds
         self._flood_seconds = flood_seconds
         self._poll_seconds = poll_seconds
@@ -367,7 +364,7 @@ class LogRing:
             followed.stream = None
 
     def _make_lines(self) -> LastLines:
-        return LastLines(most_lines=self._most_lines, most_bytes=self._most_bytes)
+        return LastLines(most_lines=self._most_lines, most_bytes=_MOST_BYTES)
 
     def _end(self) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ from trainvitals.sources.containers.cgroups import find_name
 from trainvitals.sources.containers.engine import EngineError
 from trainvitals.sources.containers.inspection import Listing, parse_inspection
 from trainvitals.sources.containers.survey import Survey
-from trainvitals.sources.host.kernel_lines import OomKill
+from trainvitals.sources.host.oom_lines import OomKill
 
 _ID = re.compile("[0-9a-f]{4,64}")
 _SAME_SECONDS = 5.0

@@ -21,6 +21,8 @@ from trainvitals.workers import WorkerPool
 
 # A server that uses its reserve reports negative free space, which is read as a very large number.
 _NEGATIVE = 1 << 63
+# The maximum total time to wait for all file systems that may hang.
+_PATIENCE_SECONDS = 0.25
 
 # A missing permission, or a mount point hidden by another one; neither is an error.
 _UNSEEN = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -99,7 +101,6 @@ class FilesystemSource:
         statvfs: A function that reads a file system's space, such as `os.statvfs`.
         clock: A function that returns a monotonic time in seconds, to which deadlines refer.
         limit: The maximum number of file systems to list.
-        patience_seconds: The maximum total time to wait for all file systems that may hang.
     """
 
     def __init__(
@@ -109,7 +110,6 @@ class FilesystemSource:
         statvfs: Callable[[bytes], os.statvfs_result] = os.statvfs,
         clock: Callable[[], float] = time.monotonic,
         limit: int = 32,
-        patience_seconds: float = 0.25,
     ) -> None:
         # If the host's root is mounted into a container, the host's mounts are those of process 1.
         process = "self" if roots.rootfs == Path("/") else "1"
@@ -118,7 +118,6 @@ class FilesystemSource:
         self._statvfs = statvfs
         self._clock = clock
         self._limit = limit
-        self._patience_seconds = patience_seconds
         self._data: bytes | None = None
         self._mounts: tuple[Mount, ...] = ()
         self._not_understood = 0
@@ -184,7 +183,7 @@ class FilesystemSource:
         if self._pool is None:
             # At most one worker per mount, so that no mount waits for one that hangs.
             self._pool = WorkerPool(name="filesystem", limit=self._limit)
-        patience = max(0.0, min(self._patience_seconds, deadline - self._clock()))
+        patience = max(0.0, min(_PATIENCE_SECONDS, deadline - self._clock()))
         tasks = {mount.mountpoint: partial(self._ask_at_once, mount) for mount in mounts}
         outcomes = self._pool.gather(tasks, patience)
         return {key: outcome.value or _Answer() for key, outcome in outcomes.items()}

@@ -14,6 +14,7 @@ from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots
 
 _HERTZ_PER_KHZ = 1000
+_AGE_SECONDS, _CPUINFO_AGE_SECONDS = 60.0, 15.0  # `/proc/cpuinfo` is long on a large machine
 _HERTZ_PER_MHZ = 1_000_000
 # The second file is for drivers that do not provide the first, and only root can read it.
 _FILES = ("scaling_cur_freq", "cpuinfo_cur_freq")
@@ -56,9 +57,6 @@ class FrequencySource:
         roots: The paths of `/proc` and `/sys`.
         clock: A function that returns a monotonic time in seconds.
         budget_seconds: The maximum duration of one reading of `/sys`.
-        age_seconds: The maximum age of a core's frequency from `/sys`.
-        cpuinfo_age_seconds: The maximum age of the frequencies from `/proc/cpuinfo`, which is a
-            long file on a large machine.
     """
 
     def __init__(
@@ -67,15 +65,11 @@ class FrequencySource:
         roots: Roots = Roots(),  # noqa: B008 - immutable
         clock: Callable[[], float] = time.monotonic,
         budget_seconds: float = 0.005,
-        age_seconds: float = 60.0,
-        cpuinfo_age_seconds: float = 15.0,
     ) -> None:
         self._cpus = roots.sysfs / "devices/system/cpu"
         self._cpuinfo = KeptFile(roots.procfs / "cpuinfo")
         self._clock = clock
         self._budget_seconds = budget_seconds
-        self._age_seconds = age_seconds
-        self._cpuinfo_age_seconds = cpuinfo_age_seconds
         self._paths: Sequence[str] | None = None
         self._next = 0
         self._known: dict[str, tuple[int, float]] = {}
@@ -91,7 +85,7 @@ class FrequencySource:
         if self._paths is None:
             self._paths = _spread(_find_files(self._cpus))
         self._ask(self._paths)
-        oldest = self._clock() - self._age_seconds
+        oldest = self._clock() - _AGE_SECONDS
         known = [hertz for hertz, read_at in self._known.values() if read_at >= oldest]
         return _summarize(known) or self._read_cpuinfo()
 
@@ -121,7 +115,7 @@ class FrequencySource:
     def _read_cpuinfo(self) -> Frequencies | None:
         now = self._clock()
         if now >= self._stated_until:
-            self._stated_until = now + self._cpuinfo_age_seconds
+            self._stated_until = now + _CPUINFO_AGE_SECONDS
             try:
                 data = self._cpuinfo.read() or b""
             except SourceError:  # the file is hidden

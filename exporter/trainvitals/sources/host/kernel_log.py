@@ -23,9 +23,9 @@ from trainvitals.sources.host.kernel_lines import (
     DatedLine,
     KernelLines,
     KernelNews,
-    OomKill,
     XidError,
 )
+from trainvitals.sources.host.oom_lines import OomKill
 
 if TYPE_CHECKING:
     from trainvitals.sources.containers.evidence import Gap

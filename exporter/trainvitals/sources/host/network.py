@@ -16,6 +16,9 @@ from trainvitals.sources.files import KeptFile, Roots, not_understood, read_smal
 EXCLUDED = r"lo$|veth|cali|cni|lxc|ifb\d|dummy\d|tunl\d|sit\d|gre\d|gretap\d|erspan\d|ip6tnl\d"
 
 _HEAD_LINES = 2
+# Reading a speed takes the kernel's lock for all interfaces, so speeds are read rarely, and when a
+# link comes up.
+_SPEED_AGE_SECONDS = 60.0
 _COLUMNS = 16
 _LONGEST_NAME = 64
 _MOST = 1 << 64
@@ -90,8 +93,6 @@ class NetworkSource:
         excluded: A regular expression that is matched at the start of interface names; interfaces
             with a matching name are left out.
         limit: The maximum number of interfaces to report individually.
-        speed_age_seconds: The maximum age of a link speed. Reading a speed takes the kernel's lock
-            for all interfaces, so speeds are read rarely, and when a link comes up.
     """
 
     def __init__(
@@ -101,7 +102,6 @@ class NetworkSource:
         clock: Callable[[], float] = time.monotonic,
         excluded: str = EXCLUDED,
         limit: int = 32,
-        speed_age_seconds: float = 60.0,
     ) -> None:
         # `/proc/net` shows the reading process's network; process 1 is on the host's network.
         own = roots.procfs == Path("/proc")
@@ -110,7 +110,6 @@ class NetworkSource:
         self._clock = clock
         self._excluded = re.compile(excluded)
         self._limit = limit
-        self._speed_age_seconds = speed_age_seconds
         self._names: tuple[bytes, ...] = ()
         self._links: list[_Link] = []
 
@@ -158,10 +157,7 @@ class NetworkSource:
         known = {link.name: link for link in self._links}
         wanted = [name for name in names if self._is_wanted(name.decode(errors="replace"))]
         links = [
-            known.pop(name)
-            if name in known
-            else _Link(name, self._class_net, self._speed_age_seconds)
-            for name in wanted
+            known.pop(name) if name in known else _Link(name, self._class_net) for name in wanted
         ]
         for gone in known.values():
             gone.close()
@@ -183,7 +179,7 @@ class NetworkSource:
 class _Link:
     """The link state of one interface, whose files in `/sys` are slow to read."""
 
-    def __init__(self, name: bytes, class_net: Path, speed_age_seconds: float) -> None:
+    def __init__(self, name: bytes, class_net: Path) -> None:
         self.name = name
         self.device = name.decode(errors="replace")
         folder = class_net / self.device
@@ -191,7 +187,6 @@ class _Link:
         self._operstate = KeptFile(folder / "operstate", single=True)
         self._carrier = KeptFile(folder / "carrier", single=True)
         self._speed_path = folder / "speed"
-        self._speed_age_seconds = speed_age_seconds
         self._speed_bytes: int | None = None
         self._speed_until = float("-inf")
 
@@ -210,7 +205,7 @@ class _Link:
 
     def speed_bytes(self, now: float) -> int | None:
         if now >= self._speed_until:
-            self._speed_until = now + self._speed_age_seconds
+            self._speed_until = now + _SPEED_AGE_SECONDS
             # -1 means that the speed is unknown.
             known = _MEGABITS.fullmatch(read_small(self._speed_path) or "")
             self._speed_bytes = int(known[0]) * _BYTES_PER_MEGABIT if known else None

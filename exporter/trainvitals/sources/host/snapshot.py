@@ -52,7 +52,6 @@ def read_host(
 def find_biggest(
     procfs: Path = Path("/proc"),
     *,
-    most: int = _MOST_PROCESSES,
     page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
 ) -> list[tuple[str, int]]:
     """Return the largest processes, each as its name with the PID and its resident bytes."""
@@ -61,7 +60,7 @@ def find_biggest(
     except OSError:
         return []
     sizes = ((_read_resident(procfs / pid) * page_bytes, pid) for pid in pids)
-    biggest = heapq.nlargest(most, ((size, int(pid)) for size, pid in sizes if size))
+    biggest = heapq.nlargest(_MOST_PROCESSES, ((size, int(pid)) for size, pid in sizes if size))
     return [
         (f"{read_small(procfs / str(pid) / 'comm') or '?'} ({pid})", size) for size, pid in biggest
     ]

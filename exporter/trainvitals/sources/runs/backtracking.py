@@ -22,15 +22,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 
-from trainvitals.sources.runs.ambiguity import count_ways
-from trainvitals.sources.runs.automaton import Automaton, read_automaton
+from trainvitals.sources.runs.automaton import START, Automaton, read_automaton
 
 # Most expressions contain some alternatives and optional groups that begin alike.
 _FEW_WAYS = 64
+_MOST_WAYS = 1 << 20
+_MOST_SETS = 5000
+_Counts = Mapping[int, int]  # the number of paths to each place
 
 
 def count_steps(regex: re.Pattern[str], *, length: int) -> float:
@@ -46,7 +48,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
         OverflowError: The expression is too long or too ambiguous to be analysed.
     """
     automaton = read_automaton(regex)
-    if automaton.is_exponential or (ways := count_ways(automaton)) == math.inf:
+    if automaton.is_exponential or (ways := _count_ways(automaton)) == math.inf:
         return math.inf
     after = [_follow(automaton.edges, place) for place in range(len(automaton.edges))]
     loops = {
@@ -95,3 +97,55 @@ def _overlap(automaton: Automaton, loop: frozenset[int], other: frozenset[int]) 
         (place, end, end) in automaton.reach((place, place, end), *within)
         for place, end in product(loop, other)
     )
+
+
+def _count_ways(automaton: Automaton) -> float:
+    """Return the maximum number of paths by which an automaton matches one text.
+
+    A search tries all of these paths: `a?a?a?b` has eight ways to match the letters before a missing
+    `b`, and each additional `a?` doubles the number of ways.
+
+    For each character, one path is not counted. Each path passes each repeat at most once. The
+    number of paths may be overestimated but is never underestimated; infinity is returned if the
+    number exceeds 2^20.
+
+    Raises:
+        OverflowError: The expression has too many combinations of places.
+    """
+    counts: dict[frozenset[int], _Counts] = {frozenset({START}): {START: 1}}
+    most = {frozenset({START}): 0}
+    result, left = 0, _MOST_SETS
+    while counts:
+        further: dict[frozenset[int], _Counts] = {}
+        totals: dict[frozenset[int], int] = {}
+        for places, before in counts.items():
+            for after in _follow_counts(automaton, before):
+                left -= 1
+                key = frozenset(after)
+                totals[key] = max(totals.get(key, 0), most[places] + sum(after.values()) - 1)
+                other = further.get(key, {})
+                further[key] = {
+                    each: max(count, other.get(each, 0)) for each, count in after.items()
+                }
+        if left < 0:
+            raise OverflowError("it can match a text in too many different ways")
+        counts, most = further, totals
+        result = max([result, *totals.values()])
+        if result > _MOST_WAYS:
+            return math.inf
+    return result
+
+
+def _follow_counts(automaton: Automaton, before: _Counts) -> Iterator[_Counts]:
+    """Yield the number of paths to each place after each kind of next character."""
+    ahead: dict[int, int] = {}
+    for place, count in before.items():
+        for end in () if place in automaton.sure else automaton.edges[place]:
+            if end > place:  # not back to the beginning of a repeat
+                ahead[end] = ahead.get(end, 0) + count
+    kinds = {
+        tuple(place for place in ahead if automaton.taken[place] >> bit & 1)
+        for bit in range(len(automaton.characters))
+    }
+    for places in kinds - {()}:
+        yield {place: ahead[place] for place in places}

@@ -37,6 +37,7 @@ from trainvitals.yamlfile import Section, load_yaml
 
 VARIABLE = "TRAINVITALS_BASELINES_FILE"
 
+_FLAG = "--baselines.file"  # in messages
 _SECONDS_PER_HOUR = 3600.0
 _BATCH_MARGIN_RATIO = 0.1
 _STEPS, _SAMPLES = STEP["steps"], STEP["samples"]
@@ -61,22 +62,21 @@ class Baseline:
     memory_bytes_by_batch: Mapping[int, int] = field(default_factory=dict)
 
 
-def read_baselines(path: Path, *, flag: str = "--baselines.file") -> tuple[Baseline, ...]:
+def read_baselines(path: Path) -> tuple[Baseline, ...]:
     """Read and check a baselines file.
 
     Args:
         path: The path of the baselines file.
-        flag: The command-line flag that error messages mention as the source of the path.
 
     Raises:
         ConfigurationError: The file cannot be read, or an entry does not have the format that the
             module docstring describes; the message names the file, the entry and the remedy.
     """
-    file = Section(str(path), load_yaml(path, flag=flag) or {})
+    file = Section(str(path), load_yaml(path, flag=_FLAG) or {})
     entries = file.take("baselines", list, "a list") or []
     file.finish()
     if not entries:
-        raise file.refuse("baselines", f"there is none; write at least one, or leave out {flag}")
+        raise file.refuse("baselines", f"there is none; write at least one, or leave out {_FLAG}")
     return tuple(
         _read_entry(Section(f"{path}: baselines[{number}]", entry))
         for number, entry in enumerate(entries)

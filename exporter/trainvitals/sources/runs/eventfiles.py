@@ -37,7 +37,8 @@ from trainvitals.sources.runs.event_folders import (
     find_owner,
     find_run_folder,
 )
-from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
+from trainvitals.sources.runs.file_source import FileSource
+from trainvitals.sources.runs.followed_file import FollowedFile
 from trainvitals.sources.runs.held_runs import mark_held
 from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.scalars import FoundRun, RunScalars
@@ -73,27 +74,18 @@ class _Run:
     found: FoundFile | None = None
 
 
-class EventFileSource:
+class EventFileSource(FileSource[_Run]):
     """Reads the scalars in TensorBoard event files below the configured directories.
+
+    The number `omitted` includes the directories beyond the limit per run.
 
     Args:
         logdirs: The configured directories; every search looks again for directories that do not
             exist yet.
         clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
-        most_runs: The maximum number of runs to follow; the latest runs are chosen.
-        forget_after_seconds: The number of seconds after the last write to a run's files from which
-            the run is ignored.
-        users: The users whose files are read; runs are chosen from each user in turn.
+        users: The users whose files are read.
         held: A function that returns the event files of processes that hold accelerators.
-
-    Attributes:
-        files: The state of each file that is followed.
-        unmatched: The configured directories that contain no event file.
-        omitted: The number of runs that the last reading left out because of `most_runs`, plus the
-            number of directories beyond the limit per run.
-        complaint: A line that contains the path of a file that could not be read, the reason and
-            the remedy; None if all files could be read.
     """
 
     def __init__(
@@ -102,58 +94,15 @@ class EventFileSource:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        most_runs: int = 16,
-        forget_after_seconds: float = 86_400.0,
         users: Users = Users(),  # noqa: B008 - immutable
         held: Callable[[], Iterable[FoundFile]] = tuple,
     ) -> None:
-        self._users = users
-        self._held = held
-        self.omitted = 0
-        self.complaint: str | None = None
-        self.files: tuple[FollowedState, ...] = ()
-        self.unmatched: tuple[str, ...] = ()
+        super().__init__(clock=clock, monotonic=monotonic, users=users, held=held)
         self._logdirs = tuple(map(_expand, logdirs))
-        self._clock = clock
-        self._monotonic = monotonic
-        self._most_runs = most_runs
-        self._forget_after_seconds = forget_after_seconds
         self._parser = RecordParser()
-        self._runs: dict[str, _Run] = {}
-        self._budget: ReadBudget[_Run] = ReadBudget(monotonic=monotonic)
         self._search_complaint: str | None = None
 
-    def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new records from the event files until none are left or the deadline is reached.
-
-        Args:
-            deadline: The monotonic time by which the method returns; the next call reads the
-                remaining records.
-
-        Returns:
-            The runs from which at least one scalar was read.
-        """
-        if self._budget.is_search_due():
-            with self._budget.searching():
-                self._find_runs()
-        for run in self._budget.take(list(self._runs.values()), deadline):
-            self._follow(run)
-        streams = [stream for run in self._runs.values() for stream in run.streams.values()]
-        complaints = [self._search_complaint, *(stream.complaint for stream in streams)]
-        self.complaint = next(filter(None, complaints), None)
-        self.files = tuple(map(_judge, self._runs.values()))
-        return tuple(_describe(run) for run in self._runs.values() if not run.scalars.is_empty)
-
-    def use_patterns(self, patterns: Sequence[object]) -> None:
-        """Do nothing, because line patterns do not apply to event files."""
-
-    def close(self) -> None:
-        """Close all event files."""
-        for run in self._runs.values():
-            _close(run)
-        self._runs = {}
-
-    def _find_runs(self) -> None:
+    def _find(self) -> None:
         search = Search(users=self._users)
         folders: dict[str, EventFolder] = {}
         unmatched = []
@@ -166,14 +115,14 @@ class EventFileSource:
         self.unmatched = tuple(unmatched)
         add_held_folders(folders, self._held())
         self._search_complaint = search.complaint
-        oldest = self._clock() - self._forget_after_seconds
+        oldest = self._clock() - self.forget_after_seconds
         recent = [f for f in folders.values() if f.newest.modified_time >= oldest]
         by_run: dict[str, list[EventFolder]] = {}
         with_files = {folder.path for folder in folders.values()}
         for folder in recent:
             by_run.setdefault(find_run_folder(folder, with_files), []).append(folder)
         latest = sorted(by_run, key=lambda path: age_key(by_run[path]), reverse=True)
-        self.omitted = max(0, len(latest) - self._most_runs)
+        self.omitted = max(0, len(latest) - self.most_runs)
         self.omitted += sum(cut_folders(path, of_run) for path, of_run in by_run.items())
 
         def owner(path: str) -> int:
@@ -182,11 +131,11 @@ class EventFileSource:
         def group(path: str) -> int:
             return self._users.find_group(owner(path))
 
-        kept = take_turns(order_owners(latest, owner), group)[: self._most_runs]
-        for path in self._runs.keys() - set(kept):
-            _close(self._runs.pop(path))
+        kept = take_turns(order_owners(latest, owner), group)[: self.most_runs]
+        for path in self._followed.keys() - set(kept):
+            self._close(self._followed.pop(path))
         for path in kept:
-            self._update(self._runs.setdefault(path, _Run()), by_run[path], path)
+            self._update(self._followed.setdefault(path, _Run()), by_run[path], path)
         self._name({path: by_run[path][0].logdir for path in kept})
 
     def _name(self, logdirs: Mapping[str, str]) -> None:
@@ -202,7 +151,7 @@ class EventFileSource:
             max(1, len(parts) - len(split_path(logdir)))
             for parts, logdir in zip(components, logdirs.values(), strict=True)
         ]
-        runs = [self._runs[path] for path in logdirs]
+        runs = [self._followed[path] for path in logdirs]
         names = name_runs(components, fewest, [run.name or None for run in runs])
         for run, name in zip(runs, names, strict=True):
             run.name = name
@@ -293,6 +242,20 @@ class EventFileSource:
             run.started_time = min(times[0], run.started_time or times[0])
             run.last_time = max(run.last_time, times[-1])
 
+    def _list_complaints(self) -> list[str | None]:
+        runs = self._followed.values()
+        streams = (stream for run in runs for stream in run.streams.values())
+        return [self._search_complaint, *(stream.complaint for stream in streams)]
+
+    def _describe(self) -> tuple[FoundRun, ...]:
+        runs = self._followed.values()
+        self.files = tuple(map(_judge, runs))
+        return tuple(_describe(run) for run in runs if not run.scalars.is_empty)
+
+    def _close(self, run: _Run) -> None:
+        for stream in run.streams.values():
+            stream.file.close()
+
 
 def _expand(logdir: Path) -> str:
     return os.path.expanduser(logdir)  # noqa: PTH111 - leaves an unknown user alone
@@ -321,8 +284,3 @@ def _judge(run: _Run) -> FollowedState:
 
 def _find_latest(run: _Run) -> FollowedFile:
     return max((stream.file for stream in run.streams.values()), key=lambda f: f.modified_time)
-
-
-def _close(run: _Run) -> None:
-    for stream in run.streams.values():
-        stream.file.close()

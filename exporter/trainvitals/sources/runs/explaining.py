@@ -13,7 +13,8 @@ from pathlib import Path
 from trainvitals.foreign_files import open_named
 from trainvitals.foreign_text import strip_escape_codes
 from trainvitals.sources.runs.line_formats import LineFormat, choose_format, list_entries
-from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.line_matcher import LineMatcher
+from trainvitals.sources.runs.lines import LineReader
 from trainvitals.sources.runs.mlflow import parse_metric
 from trainvitals.sources.runs.named_numbers import parse_number
 from trainvitals.sources.runs.patterns import Pattern

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trainvitals.sources.runs.machine_state import MachineState
 from trainvitals.sources.runs.owners import Users
@@ -15,7 +15,8 @@ from trainvitals.sources.runs.reading import FollowedFiles
 from trainvitals.workers import WorkerPool
 
 if TYPE_CHECKING:
-    from trainvitals.sources.runs.discovery import FollowedState, FoundFile
+    from trainvitals.sources.runs.discovery import FoundFile
+    from trainvitals.sources.runs.file_source import FileSource
     from trainvitals.sources.runs.held_files import HeldFiles
     from trainvitals.sources.runs.patterns import Pattern
     from trainvitals.sources.runs.scalars import FoundRun
@@ -24,35 +25,6 @@ _FOUND_SECONDS = 1.0
 _STUCK_SECONDS = 10.0
 _SEARCH = "working folders of processes"
 _EVENTS, _LINES, _MLFLOW = "--tensorboard.logdir", "--trainlog.glob", "mlruns"
-
-
-class FindsRuns(Protocol):
-    """A protocol for readers of runs without the training client, such as `EventFileSource`.
-
-    Attributes:
-        omitted: The number of runs that were left out because of limits.
-        complaint: The path of a file that could not be read, with the reason; None if all files
-            could be read.
-        files: The state of each file that is followed.
-        unmatched: The values of the source's flag that match no file.
-    """
-
-    omitted: int
-    complaint: str | None
-    files: tuple[FollowedState, ...]
-    unmatched: tuple[str, ...]
-
-    def read(self, deadline: float) -> Sequence[FoundRun]:
-        """Read the files until a deadline on the monotonic clock, and return the runs."""
-        ...
-
-    def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use these log line patterns from now on; only logs are affected."""
-        ...
-
-    def close(self) -> None:
-        """Close all followed files."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +72,7 @@ class Finders:
         self._clock = clock
         self._patterns = read_line_patterns(options)
         self._held: HeldFiles | None = None
-        self._finders: dict[str, FindsRuns] = {}
+        self._finders: dict[str, FileSource[Any]] = {}
         self._pool = WorkerPool(name="files", limit=4)
         if options.logdirs:
             self._add(_EVENTS)
@@ -235,7 +207,7 @@ class Finders:
         elif name == _MLFLOW:
             from trainvitals.sources.runs.mlflow import MlflowSource  # noqa: PLC0415
 
-            self._finders[name] = MlflowSource(held, clock=self._clock)
+            self._finders[name] = MlflowSource(clock=self._clock, held=held)
         else:
             from trainvitals.sources.runs.log_files import LogLineSource  # noqa: PLC0415
             from trainvitals.sources.runs.profiles import PROFILES  # noqa: PLC0415

@@ -45,7 +45,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from trainvitals.foreign_numbers import read_count
-from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.line_matcher import LineMatcher
+from trainvitals.sources.runs.lines import LineReader
 from trainvitals.sources.runs.named_numbers import parse_number
 from trainvitals.sources.runs.patterns import LONGEST_LINE
 from trainvitals.sources.runs.rows import STEP_NAMES, is_training, make_row, record_row

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from trainvitals.foreign_numbers import read_count
-from trainvitals.runfile.codec import clean_metric_name
 from trainvitals.sources.runs.named_numbers import find_pairs, find_spaced_pairs, parse_number
-from trainvitals.sources.runs.patterns import SLOW_SECONDS, Pattern
-from trainvitals.sources.runs.preselection import Preselection
+from trainvitals.sources.runs.patterns import Pattern
 from trainvitals.sources.runs.scalars import RunScalars
-from trainvitals.sources.runs.taken import NOTHING, Taken
 from trainvitals.sources.runs.vocabulary import Split, find_place
-from trainvitals.units import format_duration
 
 Groups = dict[str, "str | None"]
 
@@ -32,16 +27,8 @@ _WORDS: Mapping[str, tuple[str, float]] = {
     "step_microseconds": ("step_seconds", 0.000001),
 }
 _COUNTED_WORDS = frozenset({"epoch", "epoch_step", "epoch_steps", "total_epochs", "total_steps"})
-# After a pattern with one of these marks, the other patterns are still tried.
-_AND_MORE = frozenset({"finished", "evaluation", "part"})
-_LONGEST_MISSED = 1 << 10
 _LINES_OF_EPOCH = 3  # an epoch whose values are not understood counts as several lines
-_HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
 _HEADING_WORDS = frozenset({"epoch", "total_epochs", "last_epoch"})
-# A line that seems to be about training; the line counts as not understood if no pattern matches.
-_TRAINING = re.compile(
-    r"\b(?:loss|epoch|step|iter|iteration)\b['\"]?[\s:=#\[(]{1,4}\d|\d ?[mun]?s/step\b"
-)
 
 
 class LineReader:
@@ -251,107 +238,6 @@ class LineReader:
         return before + done
 
 
-class LineMatcher:
-    """Finds the pattern that matches a log line.
-
-    Args:
-        patterns: The patterns in the order in which they are tried.
-        clock: A clock, in seconds, that is used to measure how long an expression takes.
-        cpu_clock: A function that returns the CPU time, in seconds, which is checked if an
-            expression seems slow.
-
-    Attributes:
-        complaint: A pattern that is no longer used, with the reason; None if all patterns are used.
-    """
-
-    def __init__(
-        self,
-        patterns: Sequence[Pattern],
-        *,
-        clock: Callable[[], float] = time.perf_counter,
-        cpu_clock: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._clock = clock
-        self._cpu_clock = cpu_clock
-        self.use(patterns)
-
-    def use(self, patterns: Sequence[Pattern]) -> None:
-        """Use these patterns from now on."""
-        self.complaint: str | None = None
-        self._patterns = Preselection(patterns)
-
-    def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> Taken:
-        """Pass a line to the run that it belongs to; ignore a line that no pattern matches.
-
-        Args:
-            line: The text of the line, without its line ending.
-            reader_of: A function that returns a run's reader, given the run's name; the empty name
-                stands for the file's own run.
-
-        Returns:
-            The result with the names of the patterns that matched; the result is empty if no
-            pattern matches.
-        """
-        taken = NOTHING
-        chosen = self._patterns.choose(line)
-        for pattern in chosen:
-            for text in pattern.contains:
-                if text not in line:
-                    break
-            else:
-                tried, is_last = self._try(pattern, line, reader_of)
-                taken = tried if taken is NOTHING else taken.join(tried)
-                if is_last:
-                    return taken
-        if chosen and _is_about_training(line) and (reader := reader_of("")) is not None:
-            reader.scalars.miss()
-        return taken
-
-    def _try(
-        self, pattern: Pattern, line: str, reader_of: Callable[[str], LineReader | None]
-    ) -> tuple[Taken, bool]:
-        """Try a pattern on a line; return the result, and whether to skip the remaining patterns."""
-        if len(line) > pattern.longest:
-            return Taken(reason=f"too long for pattern {pattern.name}"), False
-        started = self._clock()
-        match = (pattern.regex.match if pattern.is_anchored else pattern.regex.search)(line)
-        if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
-            return Taken(reason=self.complaint or ""), True
-        if match is None:
-            return NOTHING, False
-        is_last = _deliver(pattern, match.groupdict(), reader_of)
-        if is_last or pattern.marks:
-            return Taken(pattern.name, match=match), is_last
-        return Taken(reason=f"pattern {pattern.name} matches, but no number follows a name"), False
-
-    def _is_slow(self, pattern: Pattern, line: str) -> bool:
-        """Return whether a pattern takes too much CPU time for a line, and drop a slow pattern."""
-        started = self._cpu_clock()
-        pattern.regex.search(line)
-        seconds = self._cpu_clock() - started
-        if seconds <= SLOW_SECONDS:
-            return False
-        self._patterns = self._patterns.without(pattern)
-        self.complaint = (
-            f"pattern {pattern.name} took {format_duration(seconds)} for one line and is not used any more; "
-            "make its expression simpler and restart"
-        )
-        return True
-
-
-def _deliver(
-    pattern: Pattern, groups: Groups, reader_of: Callable[[str], LineReader | None]
-) -> bool:
-    """Pass a match to the run that it belongs to; return whether to skip the remaining patterns."""
-    run = groups.pop("run", None) or pattern.run or ""
-    reader = reader_of(clean_metric_name(run) if run else "")
-    if reader is None:
-        return True
-    if pattern.marks:
-        reader.mark(pattern)
-    return reader.take(pattern, groups) and pattern.marks not in _AND_MORE
-
-
 def _find_step(numbers: dict[str, float], pairs: list[tuple[str, float]]) -> float | None:
     named = dict(pairs)
     step = next((named[name] for name in _STEP_NAMES if name in named), None)
@@ -391,13 +277,6 @@ def _rename(pattern: Pattern, pairs: list[tuple[str, float]]) -> list[tuple[str,
         for name, value in named
         if name
     ]
-
-
-def _is_about_training(line: str) -> bool:
-    for text in _HINTS:  # almost no line contains one of these texts
-        if text in line:
-            return _TRAINING.search(line[:_LONGEST_MISSED].lower()) is not None
-    return False
 
 
 def _is_known(name: str) -> bool:

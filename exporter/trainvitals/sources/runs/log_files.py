@@ -21,7 +21,6 @@ from pathlib import Path
 
 from trainvitals.foreign_text import strip_escape_codes
 from trainvitals.sources.runs.discovery import (
-    FollowedState,
     FoundFile,
     Search,
     count_open,
@@ -29,7 +28,7 @@ from trainvitals.sources.runs.discovery import (
     name_runs,
     split_path,
 )
-from trainvitals.sources.runs.followed_file import ReadBudget
+from trainvitals.sources.runs.file_source import FileSource
 from trainvitals.sources.runs.followed_log import FollowedLog
 from trainvitals.sources.runs.held_runs import add_held, count_below, mark_held
 from trainvitals.sources.runs.line_formats import (
@@ -37,7 +36,7 @@ from trainvitals.sources.runs.line_formats import (
     WELL_KNOWN_NAMES,
     choose_format,
 )
-from trainvitals.sources.runs.lines import LineMatcher
+from trainvitals.sources.runs.line_matcher import LineMatcher
 from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.patterns import Pattern
 from trainvitals.sources.runs.profiles import PROFILES
@@ -52,7 +51,7 @@ _ROTATED = re.compile(r"[.-]\d{1,8}$")
 _PACKED = (".gz", ".xz", ".zst", ".bz2", ".zip")
 
 
-class LogLineSource:
+class LogLineSource(FileSource[FollowedLog]):
     """Reads the numbers in the lines of log files.
 
     Args:
@@ -60,18 +59,8 @@ class LogLineSource:
         patterns: The line patterns, in the order in which they are tried.
         clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
-        most_files: The maximum number of logs to follow; the latest logs are chosen.
-        forget_after_seconds: The number of seconds after the last write to a log from which the log
-            is ignored.
-        users: The users whose logs are read; logs are chosen from each user in turn.
-        held: A function that returns the files that processes on accelerators write.
-
-    Attributes:
-        files: The state of each file that is followed.
-        unmatched: The globs that match no file.
-        omitted: The number of logs that the last reading left out because of `most_files`.
-        complaint: A line that names a file or pattern that could not be used, with the reason and
-            the remedy; None if all files and patterns could be used.
+        users: The users whose logs are read.
+        held: A function that returns the files of processes that hold accelerators.
     """
 
     def __init__(
@@ -81,65 +70,19 @@ class LogLineSource:
         patterns: Sequence[Pattern] = PROFILES,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        most_files: int = 16,
-        forget_after_seconds: float = 86_400.0,
         users: Users = Users(),  # noqa: B008 - immutable
         held: Callable[[], Iterable[FoundFile]] = tuple,
     ) -> None:
-        self._users = users
-        self._held = held
-        self.omitted = 0
-        self.complaint: str | None = None
-        self.files: tuple[FollowedState, ...] = ()
-        self.unmatched: tuple[str, ...] = ()
+        super().__init__(clock=clock, monotonic=monotonic, users=users, held=held)
         self._globs = tuple(globs)
         self._matcher = LineMatcher(patterns)
-        self._clock = clock
-        self._most_files = most_files
-        self._forget_after_seconds = forget_after_seconds
-        self._logs: dict[str, FollowedLog] = {}
-        self._budget: ReadBudget[FollowedLog] = ReadBudget(monotonic=monotonic)
         self._search_complaint: str | None = None
-
-    def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new lines from the logs until none are left or the deadline is reached.
-
-        Args:
-            deadline: The monotonic time by which the method returns; the next call reads the
-                remaining lines.
-
-        Returns:
-            The runs from which at least one number was read.
-        """
-        if self._budget.is_search_due():
-            with self._budget.searching():
-                self._find_logs()
-        for log in self._budget.take(list(self._logs.values()), deadline):
-            log.complaint = None
-            try:
-                self._read_on(log)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                log.complaint = explain_unreadable(log.file.path, error)
-        complaints = [log.complaint for log in self._logs.values()]
-        complaints += [self._search_complaint, self._matcher.complaint]
-        self.complaint = next(filter(None, complaints), None)
-        now = self._clock()
-        self.files = tuple(log.describe(now) for log in self._logs.values())
-        return self._describe()
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
         """Use these log line patterns from now on."""
         self._matcher.use(patterns)
 
-    def close(self) -> None:
-        """Close all logs."""
-        for log in self._logs.values():
-            log.file.close()
-        self._logs = {}
-
-    def _find_logs(self) -> None:
+    def _find(self) -> None:
         search = Search(users=self._users)
         found: dict[str, FoundFile] = {}
         fewest: dict[str, int] = {}
@@ -151,10 +94,10 @@ class LogLineSource:
         self.unmatched = tuple(each for each in self._globs if each not in search.matched)
         add_held(found, self._held())
         paths = self._choose(found)
-        for path in self._logs.keys() - set(paths):
-            self._logs.pop(path).file.close()
+        for path in self._followed.keys() - set(paths):
+            self._close(self._followed.pop(path))
         for path in paths:
-            self._logs.setdefault(path, FollowedLog(found[path])).found = found[path]
+            self._followed.setdefault(path, FollowedLog(found[path])).found = found[path]
         components = {path: _components(found[path]) for path in paths}
         names = name_runs(
             components.values(),
@@ -162,22 +105,19 @@ class LogLineSource:
                 fewest.get(path) or count_below(components[path], found[path].place)
                 for path in paths
             ],
-            [self._logs[path].name or None for path in paths],
+            [self._followed[path].name or None for path in paths],
         )
         for path, name in zip(paths, names, strict=True):
-            self._logs[path].name = name
+            self._followed[path].name = name
 
     def _choose(self, found: Mapping[str, FoundFile]) -> list[str]:
-        """Return the paths of the logs to follow.
-
-        At most `most_files` logs that flags name are chosen, and all logs of processes.
-        """
-        oldest = self._clock() - self._forget_after_seconds
+        """Return the paths of the logs to follow, at most `most_runs` from flags and all of processes."""
+        oldest = self._clock() - self.forget_after_seconds
         kept: dict[str, FoundFile] = {}
         seen: set[tuple[int, int]] = set()
         # Logs that are followed come first, so that a file with several names keeps its name.
         for file in sorted(
-            found.values(), key=lambda f: (-f.modified_time, f.path not in self._logs)
+            found.values(), key=lambda f: (-f.modified_time, f.path not in self._followed)
         ):
             if file.modified_time < oldest or _is_set_aside(file.path, found):
                 continue
@@ -185,11 +125,27 @@ class LogLineSource:
                 seen.add(file.identity)
                 kept[file.path] = file
         named = [file for file in kept.values() if file.is_named]
-        self.omitted = max(0, len(named) - self._most_files)
+        self.omitted = max(0, len(named) - self.most_runs)
         in_order = order_owners(named, _owner)
         turns = take_turns(in_order, lambda file: self._users.find_group(file.owner))
         of_processes = [file for file in kept.values() if not file.is_named]
-        return [file.path for file in (*turns[: self._most_files], *of_processes)]
+        return [file.path for file in (*turns[: self.most_runs], *of_processes)]
+
+    def _follow(self, log: FollowedLog) -> None:
+        log.complaint = None
+        try:
+            self._read_on(log)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.complaint = explain_unreadable(log.file.path, error)
+
+    def _list_complaints(self) -> list[str | None]:
+        complaints = (log.complaint for log in self._followed.values())
+        return [*complaints, self._search_complaint, self._matcher.complaint]
+
+    def _close(self, log: FollowedLog) -> None:
+        log.file.close()
 
     def _read_on(self, log: FollowedLog) -> None:
         """Parse a log's complete lines, and its last line if nothing was appended for a second."""
@@ -272,8 +228,10 @@ class LogLineSource:
             log.take(line, self._clock())
 
     def _describe(self) -> tuple[FoundRun, ...]:
+        now = self._clock()
+        self.files = tuple(log.describe(now) for log in self._followed.values())
         found: dict[str, FoundRun] = {}
-        for log in self._logs.values():
+        for log in self._followed.values():
             readers = log.runs if log.has_numbers() else log.previous or log.runs
             for own, reader in readers.items():
                 if reader.scalars.is_empty:

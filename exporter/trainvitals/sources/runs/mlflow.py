@@ -25,8 +25,7 @@ folder. Databases such as `mlflow.db` are not read.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainvitals.foreign_files import open_beneath
@@ -37,7 +36,8 @@ from trainvitals.sources.runs.discovery import (
     FoundFile,
     explain_unreadable,
 )
-from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
+from trainvitals.sources.runs.file_source import FileSource
+from trainvitals.sources.runs.followed_file import FollowedFile
 from trainvitals.sources.runs.held_runs import mark_held
 from trainvitals.sources.runs.named_numbers import parse_number
 from trainvitals.sources.runs.scalars import FoundRun, RunScalars
@@ -46,7 +46,6 @@ META = "meta.yaml"
 _PIECE_BYTES = 1 << 16
 _MOST_META_BYTES = 1 << 14
 _MOST_FILES, _MOST_ENTRIES, _DEEPEST = 64, 512, 4
-_MOST_RUNS = 16
 _RUNNING, _FINISHED = "1", "3"
 _MILLISECONDS = 1000.0
 _LINE_FIELDS = 3
@@ -74,71 +73,17 @@ class _Run:
     is_searched: bool = False
 
 
-class MlflowSource:
-    """Reads the metrics of MLflow runs in the working folders of processes.
+class MlflowSource(FileSource[_Run]):
+    """Reads the metrics of MLflow's runs, whose files `meta.yaml` processes hold."""
 
-    Args:
-        held: A function that returns the `meta.yaml` files of the runs.
-        clock: A function that returns the current time, in Unix seconds.
-        monotonic: A monotonic clock, in seconds, to which deadlines refer.
-
-    Attributes:
-        omitted: The number of runs that the last reading left out because of the limit.
-        complaint: A line that contains the path of a file that could not be read, the reason and
-            the remedy; None if all files could be read.
-        files: The state of each run's folder.
-        unmatched: An empty tuple, because no flag names such folders.
-    """
-
-    def __init__(
-        self,
-        held: Callable[[], Iterable[FoundFile]],
-        *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.omitted = 0
-        self.complaint: str | None = None
-        self.files: tuple[FollowedState, ...] = ()
-        self.unmatched: tuple[str, ...] = ()
-        self._held = held
-        self._clock = clock
-        self._runs: dict[str, _Run] = {}
-        self._budget: ReadBudget[_Run] = ReadBudget(monotonic=monotonic)
-
-    def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new values until none are left or the deadline is reached, and return the runs.
-
-        Args:
-            deadline: The monotonic time by which the method returns.
-        """
-        if self._budget.is_search_due():
-            with self._budget.searching():
-                self._find_runs()
-        for run in self._budget.take(list(self._runs.values()), deadline):
-            self._follow(run)
-        runs = self._runs.values()
-        self.complaint = next((run.complaint for run in runs if run.complaint), None)
-        self.files = tuple(map(_judge, runs))
-        return tuple(_describe(run) for run in runs if not run.scalars.is_empty)
-
-    def use_patterns(self, patterns: Sequence[object]) -> None:
-        """Do nothing, because line patterns do not apply to MLflow's files."""
-
-    def close(self) -> None:
-        """Close all files."""
-        for run in self._runs.values():
-            _close(run)
-        self._runs = {}
-
-    def _find_runs(self) -> None:
+    def _find(self) -> None:
         found = {os.path.dirname(file.path): file for file in self._held()}  # noqa: PTH120
         latest = sorted(found, key=lambda folder: -found[folder].modified_time)
-        self.omitted = len(latest[_MOST_RUNS:])
-        for folder in self._runs.keys() - set(latest[:_MOST_RUNS]):
-            _close(self._runs.pop(folder))
-        for folder in latest[:_MOST_RUNS]:
-            run = self._runs.setdefault(folder, _Run(found[folder], os.path.basename(folder)))  # noqa: PTH119
+        self.omitted = len(latest[self.most_runs :])
+        for folder in self._followed.keys() - set(latest[: self.most_runs]):
+            self._close(self._followed.pop(folder))
+        for folder in latest[: self.most_runs]:
+            run = self._followed.setdefault(folder, _Run(found[folder], os.path.basename(folder)))  # noqa: PTH119
             run.found, run.is_searched = found[folder], False
 
     def _follow(self, run: _Run) -> None:
@@ -158,6 +103,18 @@ class MlflowSource:
             file.close()
             if self._budget.is_over():
                 return
+
+    def _list_complaints(self) -> list[str | None]:
+        return [run.complaint for run in self._followed.values()]
+
+    def _describe(self) -> tuple[FoundRun, ...]:
+        runs = self._followed.values()
+        self.files = tuple(map(_judge, runs))
+        return tuple(_describe(run) for run in runs if not run.scalars.is_empty)
+
+    def _close(self, run: _Run) -> None:
+        for file in run.metrics.values():
+            file.close()
 
 
 def parse_metric(line: str) -> tuple[float, float, int] | None:
@@ -267,8 +224,3 @@ def _judge(run: _Run) -> FollowedState:
     if run.complaint:
         state = "unreadable"
     return FollowedState(run.found.path, state, is_expected=True, place=run.found.place)
-
-
-def _close(run: _Run) -> None:
-    for file in run.metrics.values():
-        file.close()

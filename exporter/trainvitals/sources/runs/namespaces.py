@@ -32,6 +32,8 @@ _MOST_NAMESPACES = 256
 _MOST_FILES, _LEAST_FILES = 256, 4
 _LIMITS = Limits(files=64, names=1024, new=64)
 _MOST_GONE = 64
+# The ranks of a removed container remain readable for this long.
+_KEEP_SECONDS = 900.0
 _NOBODY = 65534
 # The time limit for listing directories; the next reading begins with unlisted directories.
 _SEARCH_FILES_SECONDS = 0.1
@@ -96,11 +98,7 @@ class ContainerDirectories:
     Args:
         path: The absolute path of a run directory in each namespace.
         host: The machine on which the trainers run; None for this machine.
-        limits: The limits on reading each directory; the limits are reduced if there are many
-            directories.
         search_seconds: The interval between searches for namespaces, which take some milliseconds.
-        keep_seconds: The time, in seconds, for which the ranks of a removed container remain
-            readable.
         monotonic: A monotonic clock, in seconds, that is used to measure how long a reading takes.
         users: The users whose run files are read.
     """
@@ -110,18 +108,14 @@ class ContainerDirectories:
         path: Path,
         *,
         host: Host | None = None,
-        limits: Limits = _LIMITS,
         search_seconds: float = 15.0,
-        keep_seconds: float = 900.0,
         monotonic: Callable[[], float] = time.monotonic,
         users: Users = Users(),  # noqa: B008 - immutable
     ) -> None:
         self._users = users
         self._path = path
         self._host = host or read_host()
-        self._limits = limits
         self._search_seconds = search_seconds
-        self._keep_seconds = keep_seconds
         self._monotonic = monotonic
         self._turn = 0
         self._searched_time: float | None = None
@@ -191,7 +185,7 @@ class ContainerDirectories:
         }
         shares |= {directory: share // len(self._gone) for directory in gone}
         return {
-            directory: min(self._limits.files, max(_LEAST_FILES, each))
+            directory: min(_LIMITS.files, max(_LEAST_FILES, each))
             for directory, each in shares.items()
         }
 
@@ -212,7 +206,7 @@ class ContainerDirectories:
             self._directories[directory.key] = RunDirectory(
                 directory.descriptor,
                 path=directory.path,
-                limits=self._limits,
+                limits=_LIMITS,
                 host=self._host,
                 users=self._users,
             )
@@ -233,7 +227,7 @@ class ContainerDirectories:
     def _forget(self, now: float) -> None:
         kept: list[tuple[float, RunDirectory]] = []
         for gone_time, directory in self._gone:
-            if abs(now - gone_time) < self._keep_seconds or not directory.has_no_living_rank:
+            if abs(now - gone_time) < _KEEP_SECONDS or not directory.has_no_living_rank:
                 kept.append((gone_time, directory))
             else:
                 directory.close()

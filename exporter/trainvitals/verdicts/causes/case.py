@@ -9,13 +9,9 @@ from pathlib import Path
 
 from trainvitals.sources.containers.evidence import EngineEvent, Evidence, OomKill
 from trainvitals.verdicts.causes.fields import drop_empty_fields
-from trainvitals.verdicts.causes.handled import (
-    drop_after_success,
-    drop_handled,
-    find_success,
-    goes_on,
-)
+from trainvitals.verdicts.causes.handled import drop_handled
 from trainvitals.verdicts.causes.lines import clean, join_reports
+from trainvitals.verdicts.causes.log_ends import drop_after_success, find_success, goes_on
 from trainvitals.verdicts.causes.quoted import drop_quoted
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.thresholds import Thresholds, ThresholdsFile, find_thresholds

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainvitals.units import format_bytes, format_duration
 from trainvitals.verdicts.causes.advice import format_option
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.collective_waits import (
+    WATCHDOG,
+    are_apart,
+    describe_waits,
+    join_names,
+    list_missing,
+    list_waits,
+    summarize_waits,
+)
 from trainvitals.verdicts.causes.log_matches import LogMatch, find_match, quote
 from trainvitals.verdicts.causes.parsed_log import find_first_failure
-from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.rendezvous import find_not_connected
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
-_WATCHDOG = "Watchdog caught collective operation timeout"
 _TIMED_OUT = contains(
-    _WATCHDOG,
+    WATCHDOG,
     "Caught collective operation timeout",
     "Some NCCL operations have failed or timed out",
     "Timeout at NCCL work",
@@ -40,9 +47,6 @@ _TIMED_OUT = contains(
     "due to collective timeout",
 )
 _HCCL = matches(r"\bHCCL|\bHccl[A-Z]|torch_npu|\bhcom ")
-_WORK = re.compile(r"SeqNum=(\d{1,12}), OpType=(\w{1,40})")
-_RANK = re.compile(r"\[(?:PG [^\]\n]{1,60} )?[Rr]ank ?(\d{1,6})\]")
-_TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,12})")
 _GLOO = re.compile(r"Timed out waiting (\d{1,12})ms for (?:recv|send) operation")
 _GLOO_TIMED_OUT = matches(
     rf"{_GLOO.pattern}|failed to pass monitoredBarrier|successfully reached monitoredBarrier, but"
@@ -90,52 +94,11 @@ _UNREGISTERED = matches(
     r"|(?:[Uu]nable to register|[Ff]ailed to register|[Mm]emory registration).{0,120}Cannot allocate memory",
     without=("dev/shm",),
 )
-_RANKS = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d{1,4})\b")
-_MOST_NAMED = 8
 _LEAST_SHM_BYTES = 8 << 30
 _SAME_STEPS = (
     "Check that all ranks take the same number of steps: `drop_last=True`, `DistributedSampler`, and no"
     " collective operation under `if rank == 0:`."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A collective operation that timed out on a rank.
-
-    Attributes:
-        rank: The rank on which the operation timed out; None if the log does not name the rank.
-        number: The sequence number of the operation; None if the log does not contain the number.
-        operation: The type of the operation, such as `ALLREDUCE`; an empty string if the log does
-            not name the type.
-        timeout_seconds: The timeout of the operation in seconds; None if the log does not contain
-            the timeout.
-    """
-
-    rank: int | None
-    number: int | None
-    operation: str
-    timeout_seconds: float | None
-
-
-def list_waits(lines: Sequence[str]) -> tuple[Wait, ...]:
-    """Return the first timeout that NCCL's watchdog logged for each rank, ordered by rank."""
-    waits: dict[int | None, Wait] = {}
-    for line in lines:
-        if _WATCHDOG not in line:
-            continue
-        rank, work, timeout = _RANK.search(line), _WORK.search(line), _TIMEOUT.search(line)
-        number = int(rank[1]) if rank else split_rank(line)[0]
-        waits.setdefault(
-            number,
-            Wait(
-                rank=number,
-                number=int(work[1]) if work else None,
-                operation=work[2] if work else "",
-                timeout_seconds=int(timeout[1]) / 1000 if timeout else None,
-            ),
-        )
-    return tuple(sorted(waits.values(), key=lambda wait: -1 if wait.rank is None else wait.rank))
 
 
 def detect_nccl_timeout(case: Case) -> Finding | None:
@@ -148,14 +111,14 @@ def detect_nccl_timeout(case: Case) -> Finding | None:
         text = f"A traceback before it ends with {quote(first.errors[-1].headline)}."
         match = match.cap("low", text)
     waits = list_waits(case.lines)
-    missing = _list_missing(case, waits)
+    missing = list_missing(case, waits)
     return match.conclude(
         "nccl-timeout",
         "The ranks are out of step: they waited for different collective operations until the timeout."
-        if not missing and _are_apart(waits)
-        else _summarize_waits(waits),
+        if not missing and are_apart(waits)
+        else summarize_waits(waits),
         _advise_hccl(case) or _advise_timeout(missing),
-        speaks_for=_describe_waits(waits, missing),
+        speaks_for=describe_waits(waits, missing),
     )
 
 
@@ -165,17 +128,8 @@ def has_waited_for_failed(case: Case) -> bool:
     return match is not None and find_first_failure(case, match.line) is not None
 
 
-def _summarize_waits(waits: Sequence[Wait]) -> str:
-    named = [str(wait.rank) for wait in waits if wait.rank is not None]
-    who = f"Rank{'s' * (len(named) != 1)} {_join(named)}" if named else "A rank"
-    what = f" {waits[0].operation} {waits[0].number}" if waits and waits[0].operation else ""
-    seconds = waits[0].timeout_seconds if waits else None
-    after = f" after {format_duration(seconds)}" if seconds else ""
-    return f"{who} timed out{after} in the collective operation{what}; another rank failed first."
-
-
 def _advise_timeout(missing: Sequence[int]) -> tuple[str, ...]:
-    absent = _join([str(rank) for rank in missing])
+    absent = join_names([str(rank) for rank in missing])
     where = (
         f"rank {absent}" if missing else "the rank without this line, or the one furthest behind"
     )
@@ -213,45 +167,6 @@ _HCCL_STEPS = (
     ),
     "Choose the interface between hosts: `HCCL_SOCKET_IFNAME=eth0`.",
 )
-
-
-def _list_missing(case: Case, waits: Sequence[Wait]) -> list[int]:
-    """Return the ranks that take part in a timed-out operation but logged no timeout."""
-    waiting = {wait.rank for wait in waits if wait.rank is not None}
-    if not waiting:
-        return []
-    command = " ".join(case.evidence.settings.command) if case.evidence.settings else ""
-    counted = _RANKS.search(command)
-    seen = {rank for line in case.lines if (rank := split_rank(line)[0]) is not None}
-    all_ranks = set(range(int(counted[1]))) if counted else seen
-    return sorted(all_ranks - waiting)
-
-
-def _are_apart(waits: Sequence[Wait]) -> bool:
-    return len({wait.number for wait in waits if wait.number is not None}) > 1
-
-
-def _describe_waits(waits: Sequence[Wait], missing: Sequence[int]) -> tuple[str, ...]:
-    sentences = []
-    if missing:
-        absent = _join([str(rank) for rank in missing])
-        sentences.append(f"Rank {absent} logged no timeout.")
-    if _are_apart(waits):
-        behind = min(
-            (wait for wait in waits if wait.number is not None), key=lambda w: w.number or 0
-        )
-        sentences.append(
-            f"The ranks waited for different operations; rank {behind.rank} is the furthest behind"
-            f" ({behind.operation} {behind.number})."
-        )
-    return tuple(sentences)
-
-
-def _join(names: Sequence[str]) -> str:
-    shown = list(names[:_MOST_NAMED]) + ["…"] * (len(names) > _MOST_NAMED)
-    return (
-        shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
-    )
 
 
 def detect_gloo_timeout(case: Case) -> Finding | None:

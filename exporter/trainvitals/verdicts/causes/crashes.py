@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import describe_steps
-from trainvitals.verdicts.causes.signs import Sign, read_log
+from trainvitals.verdicts.causes.log_reading import read_log
+from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.causes.verdict import Finding
 
 _MOST_STEPS_AFTER = 10

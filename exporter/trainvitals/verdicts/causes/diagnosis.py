@@ -12,8 +12,8 @@ from trainvitals.sources.containers.gathering import find_entry, gather, read_pr
 from trainvitals.sources.containers.inspection import parse_inspection
 from trainvitals.sources.containers.lookup import Candidate, End, find_ends
 from trainvitals.sources.containers.survey import Survey
-from trainvitals.sources.host.kernel_lines import OomKill
 from trainvitals.sources.host.kernel_log import KernelNews
+from trainvitals.sources.host.oom_lines import OomKill
 from trainvitals.sources.runs.evidence import (
     read_killed,
     read_launch,

@@ -6,10 +6,8 @@ import re
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import Framework, find_framework, is_cdna, is_rocm
-from trainvitals.verdicts.causes.log_matches import (
-    find_kernel_line,
-    find_match,
-)
+from trainvitals.verdicts.causes.log_matches import find_match
+from trainvitals.verdicts.causes.notices import find_kernel_line
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 

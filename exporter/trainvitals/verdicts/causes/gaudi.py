@@ -7,7 +7,8 @@ import re
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_smaller_batch
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import describe_kernel, find_match
+from trainvitals.verdicts.causes.log_matches import find_match
+from trainvitals.verdicts.causes.notices import describe_kernel
 from trainvitals.verdicts.causes.signs import contains
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 

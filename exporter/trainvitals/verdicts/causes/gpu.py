@@ -9,13 +9,8 @@ from trainvitals.sources.containers.evidence import XidError
 from trainvitals.units import format_duration
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import is_cdna, is_rocm
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    add_kernel_line,
-    describe_kernel,
-    find_kernel_line,
-    find_match,
-)
+from trainvitals.verdicts.causes.log_matches import LogMatch, find_match
+from trainvitals.verdicts.causes.notices import add_kernel_line, describe_kernel, find_kernel_line
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 

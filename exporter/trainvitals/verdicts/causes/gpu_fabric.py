@@ -6,12 +6,8 @@ from dataclasses import replace
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.gpu import ANY_GPU_ERROR, conclude_hardware, list_xids, quotes_xid
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    find_kernel_line,
-    find_match,
-    quote,
-)
+from trainvitals.verdicts.causes.log_matches import LogMatch, find_match, quote
+from trainvitals.verdicts.causes.notices import find_kernel_line
 from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding

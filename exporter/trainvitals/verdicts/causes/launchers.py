@@ -6,10 +6,8 @@ import re
 
 from trainvitals.sources.signals import name_signal
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    find_notice,
-)
+from trainvitals.verdicts.causes.log_matches import LogMatch
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 from trainvitals.verdicts.causes.words import KILLED

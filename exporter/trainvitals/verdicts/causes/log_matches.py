@@ -15,12 +15,9 @@ from dataclasses import dataclass, replace
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.handled import (
-    find_failed,
-    is_being_ended,
-    is_resumed,
-    precedes_output,
-)
+from trainvitals.verdicts.causes.handled import find_failed
+from trainvitals.verdicts.causes.log_ends import is_resumed
+from trainvitals.verdicts.causes.log_reading import read_log
 from trainvitals.verdicts.causes.parsed_log import (
     FEW_STEPS,
     SOON_LINES,
@@ -30,7 +27,7 @@ from trainvitals.verdicts.causes.parsed_log import (
     parse_log,
 )
 from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line
-from trainvitals.verdicts.causes.signs import Sign, read_log
+from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback
 from trainvitals.verdicts.causes.verdict import Confidence, Finding
 
@@ -45,12 +42,9 @@ _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
 _STDOUT_BUFFER_BYTES = 8192
 _BESIDE_LINES = 6
 _LONGEST_QUOTE = 240
-_MOST_KERNEL_LINES = 3
 _BEFORE = 60
-_MOST_STEPS_AFTER_NOTICE = 10
-_STEPD_ENDED = " STEPD TERMINATED ON "
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT)
-_OF_A_PIPE = (
+OF_A_PIPE = (
     "The exit code is 0; after `python train.py | tee log` the shell returns that of `tee` unless"
     " `set -o pipefail` is set."
 )
@@ -133,77 +127,6 @@ def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
     """Return the match with the highest confidence among several signs; None if no sign matches."""
     found = [match for sign in signs if (match := find_match(case, sign)) is not None]
     return max(found, key=lambda match: _ORDER.index(match.confidence), default=None)
-
-
-def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> LogMatch | None:
-    """Return the last line in which a scheduler or a service reports that it ended the program.
-
-    Such a report explains a signal, and the errors that follow the report are consequences. The
-    confidence is low if training continued after the report, for example in a log to which several
-    starts append, or if the exit code is 0. The confidence is medium if the subject has not ended.
-
-    Args:
-        case: The case to examine.
-        sign: The sign of a line that contains such a report.
-        leave_out: Prefixes of lines that do not count as training progress.
-    """
-    if not sign.may_be_in(case.lines):
-        return None
-    after, is_resumed_after, is_ending = 0, False, False
-    reading = read_log(case.lines)
-    for index in range(len(case.lines) - 1, -1, -1):
-        line, is_step = case.lines[index], reading.steps[index]
-        if not reading.quiet[index] and sign(line):
-            match = LogMatch(
-                index,
-                line,
-                "high",
-                speaks_for=(f"Log line {index + 1} of {len(case.lines)} is {quote(line)}.",),
-            )
-            is_long = after > _MOST_STEPS_AFTER_NOTICE and not is_being_ended(case.lines, index)
-            if is_long or is_resumed_after:
-                return match.cap("low", describe_steps(after))
-            if not case.has_ended:
-                return match.cap("medium", f"{case.subject.capitalize()} has not ended.")
-            return match if case.exit_code != 0 else match.cap("low", _OF_A_PIPE)
-        is_resumed_after = is_resumed_after or (after > 0 and is_resumed(line))
-        is_ending = is_ending or _STEPD_ENDED in line
-        after += is_step and not is_ending and not line.startswith(tuple(leave_out))
-        if precedes_output(line):
-            after, is_resumed_after = 0, False
-    return None
-
-
-def describe_kernel(case: Case, sign: Sign) -> tuple[str, ...]:
-    """Return a sentence for each of the last three kernel log lines that match a sign."""
-    lines = tuple(dict.fromkeys(line for line in case.evidence.kernel_lines if sign(line)))
-    return tuple(f"The kernel logged {quote(line)}." for line in lines[-_MOST_KERNEL_LINES:])
-
-
-def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> LogMatch | None:
-    """Return the last line of the kernel log that indicates a cause, if there is no other log.
-
-    Args:
-        case: The case to examine.
-        sign: The sign of a line that indicates the cause.
-        named: The sign of a line that names a training program; such a line counts even if there is
-            another log. None if no line counts in that case.
-    """
-    if not case.has_ended or case.exit_code == 0:
-        return None
-    lines = case.evidence.kernel_lines
-    if case.evidence.log is not None:
-        lines = tuple(line for line in lines if named is not None and named(line))
-    line = next((line for line in reversed(lines) if sign(line)), None)
-    if line is None:
-        return None
-    speaks_for = (f"The kernel logged {quote(line)}.",)
-    return LogMatch(0, line, "medium", speaks_for=speaks_for)
-
-
-def add_kernel_line(case: Case, match: LogMatch, sign: Sign) -> LogMatch:
-    """Add kernel log lines that match a sign to the evidence for a match in the log."""
-    return replace(match, speaks_for=(*match.speaks_for, *describe_kernel(case, sign)))
 
 
 def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
@@ -405,7 +328,7 @@ def weigh_end(case: Case, match: LogMatch) -> LogMatch | None:
     The result is None if the exit code is 0 and the confidence of the match is not high.
     """
     if case.exit_code == 0:
-        return match.cap("high", _OF_A_PIPE) if match.confidence == "high" else None
+        return match.cap("high", OF_A_PIPE) if match.confidence == "high" else None
     if not case.has_ended:
         return match.cap("medium", f"{case.subject.capitalize()} has not ended.")
     if case.signal in _FROM_OUTSIDE:

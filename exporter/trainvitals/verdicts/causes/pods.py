@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from trainvitals.verdicts.causes import outcomes
+from trainvitals.verdicts.causes import container_faults
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    find_notice,
-    quote,
-)
+from trainvitals.verdicts.causes.log_matches import quote
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
@@ -302,7 +300,7 @@ _LOOPS = matches(r"^ {4,8}Reason: +CrashLoopBackOff$")
 
 
 def _detect_loop(case: Case) -> Finding | None:
-    if (found := outcomes.LOOP.detect(case)) is not None:
+    if (found := container_faults.LOOP.detect(case)) is not None:
         return found
     looping = _find(case, _LOOPS) if case.evidence.pod is not None else None
     if looping is None or case.evidence.state is not None:
@@ -316,8 +314,8 @@ def _detect_loop(case: Case) -> Finding | None:
 
 # The cause `crash-loop` for a container whose last exit is unknown.
 LOOP = replace(
-    outcomes.LOOP,
-    signs=f"{outcomes.LOOP.signs[:-1]}; or `CrashLoopBackOff` of a pod whose last end is not known.",
+    container_faults.LOOP,
+    signs=f"{container_faults.LOOP.signs[:-1]}; or `CrashLoopBackOff` of a pod whose last end is not known.",
     detect=_detect_loop,
 )
 

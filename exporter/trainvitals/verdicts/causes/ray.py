@@ -6,10 +6,8 @@ import re
 
 from trainvitals.verdicts.causes.advice import advise_fewer_workers
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    find_match,
-    find_notice,
-)
+from trainvitals.verdicts.causes.log_matches import find_match
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding

@@ -7,8 +7,9 @@ import re
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import find_framework
 from trainvitals.verdicts.causes.log_matches import LogMatch, find_match, weigh_end, weigh_fatal
+from trainvitals.verdicts.causes.log_reading import read_log
 from trainvitals.verdicts.causes.parsed_log import parse_log
-from trainvitals.verdicts.causes.signs import matches, read_log
+from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _NOT_MET = matches(

@@ -9,11 +9,8 @@ from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_fewer_workers
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import find_framework
-from trainvitals.verdicts.causes.log_matches import (
-    describe_kernel,
-    find_kernel_line,
-    find_match,
-)
+from trainvitals.verdicts.causes.log_matches import find_match
+from trainvitals.verdicts.causes.notices import describe_kernel, find_kernel_line
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding

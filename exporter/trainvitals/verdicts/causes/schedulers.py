@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import find_notice
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.pods import detect_deadline
 from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import matches
-from trainvitals.verdicts.causes.text_causes import notice_cause
+from trainvitals.verdicts.causes.text_causes import notice, text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _MEMORY = matches(
@@ -75,7 +75,7 @@ _TIME = matches(
     without=("slurmstepd",),  # a separate cause
 )
 
-_TIME_LIMIT = notice_cause(
+_TIME_LIMIT = text_cause(
     "time-limit",
     "A time limit was reached",
     "The log contains `PBS: job killed: walltime`, `TERM_RUNLIMIT`, `DeadlineExceeded` or `MaxRuntimeExceeded`.",
@@ -88,7 +88,7 @@ _TIME_LIMIT = notice_cause(
         "Save checkpoints regularly and resume from the last one.",
     ),
     summary="The scheduler ended the job at its time limit.",
-    lines=_TIME,
+    lines=notice(_TIME),
     advise=_advise_time,
 )
 

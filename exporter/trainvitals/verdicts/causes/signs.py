@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trainvitals.verdicts.causes.counted import find_counted
 from trainvitals.verdicts.causes.lines import simplify
-from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
+from trainvitals.verdicts.causes.log_reading import read_log
 
 # Texts shorter than this length occur in nearly every log.
 _LEAST_LITERAL = 3
@@ -97,39 +96,6 @@ def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = Fal
 def matches_words(*patterns: str) -> Sign:
     """Return the sign of lines in which a match begins a word; such a match is quick to find."""
     return matches(rf"(?<![A-Za-z])(?:{'|'.join(patterns)})")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A log with the results of a quick scan of its lines.
-
-    Attributes:
-        steps: Whether each line of the log is training progress.
-        quiet: Whether each line of the log is progress without a word of trouble; no sign matches
-            such a line.
-        simple: The lines of the log in lower case, with 1 for each digit except a single 0.
-        digest: The distinct lines of `simple`, joined by newlines.
-    """
-
-    simple: tuple[str, ...]
-    steps: tuple[bool, ...]
-    quiet: tuple[bool, ...]
-    digest: str
-
-
-@lru_cache(maxsize=8)  # A case needs its log with and without survived errors.
-def read_log(lines: tuple[str, ...]) -> Reading:
-    """Return the results of a quick scan of the lines of a log."""
-    simple = simplify("\n".join(lines)).split("\n")
-    looks = {text: (is_progress(text), may_be_trouble(text)) for text in dict.fromkeys(simple)}
-    rest = (text for text, (is_step, is_trouble) in looks.items() if not (is_step or is_trouble))
-    counted = find_counted(lines, simple, rest)
-    return Reading(
-        simple=tuple(simple),
-        steps=tuple(looks[text][0] or at in counted for at, text in enumerate(simple)),
-        quiet=tuple(looks[text] == (True, False) for text in simple),
-        digest="\n".join(looks),
-    )
 
 
 @lru_cache(maxsize=1024)

@@ -8,15 +8,13 @@ TO TIME LIMIT ***`; the line about a step contains `STEP 7.0` instead of `JOB 7`
 from __future__ import annotations
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.handled import OF_SLURM
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    find_notice,
-)
+from trainvitals.verdicts.causes.log_ends import OF_SLURM
+from trainvitals.verdicts.causes.log_matches import LogMatch
+from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.parsed_log import parse_log
 from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import Sign, matches
-from trainvitals.verdicts.causes.text_causes import notice_cause
+from trainvitals.verdicts.causes.text_causes import notice, text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _OOM = matches(
@@ -138,9 +136,14 @@ _REJECTED = matches(
     r"Requested node configuration is not available|violates accounting/QOS policy|Invalid account or account/partition",
     r"Invalid generic resource \(gres\) specification|Requested (?:time limit|partition) .{0,40}(?:invalid|not available)",
 )
+_NODE_FAILED = matches(
+    r"DUE TO NODE FAILURE|error: Node failure on|DUE TO NODE FAIL|(?:Job)?State ?[:=] ?(?:NODE|BOOT)_FAIL\b"
+    r"|(?:Prolog|Epilog) failure on node|launch failed requeued held"
+    r"|Communication connection failure.{0,60}node|unable to contact slurm node"
+)
 
 CAUSES: tuple[Cause, ...] = (
-    notice_cause(
+    text_cause(
         "slurm-rejected",
         "Slurm did not take the job",
         "The log contains `sbatch: error: Batch job submission failed` or `srun: error: Unable to create step`.",
@@ -150,10 +153,9 @@ CAUSES: tuple[Cause, ...] = (
             "Ask for the limits of the account: `sacctmgr show assoc user=$USER format=account,qos,grptres`.",
         ),
         summary="Slurm refused the job or one of its steps, so that it never ran.",
-        lines=_REJECTED,
-        leave_out=OF_SLURM,
+        lines=notice(_REJECTED, leave_out=OF_SLURM),
     ),
-    notice_cause(
+    text_cause(
         "slurm-time-limit",
         "Slurm's time limit",
         "The log contains `CANCELLED AT … DUE TO TIME LIMIT`, or submitit's `this job is timed-out`.",
@@ -164,10 +166,9 @@ CAUSES: tuple[Cause, ...] = (
             f"{advise_more_time(case, '#SBATCH --time={}')}; `sinfo -o '%P %l'` shows the partitions' limits.",
             _RESUME,
         ),
-        lines=_due_to("TIME LIMIT"),
-        leave_out=OF_SLURM,
+        lines=notice(_due_to("TIME LIMIT"), leave_out=OF_SLURM),
     ),
-    notice_cause(
+    text_cause(
         "slurm-preempted",
         "Preempted by Slurm",
         "The log contains `CANCELLED AT … DUE TO PREEMPTION`, or submitit's `this job is preempted`.",
@@ -177,10 +178,9 @@ CAUSES: tuple[Cause, ...] = (
             "Use a partition or a QOS that is not preempted: `scontrol show partition`.",
         ),
         summary="Slurm ended the job for another one of higher priority.",
-        lines=_due_to("PREEMPTION"),
-        leave_out=OF_SLURM,
+        lines=notice(_due_to("PREEMPTION"), leave_out=OF_SLURM),
     ),
-    notice_cause(
+    text_cause(
         "slurm-requeued",
         "Slurm put the job back into the queue",
         "The log contains `CANCELLED AT … DUE TO JOB REQUEUE`, or submitit's `Requeued job`.",
@@ -190,10 +190,9 @@ CAUSES: tuple[Cause, ...] = (
             "To prevent it: `#SBATCH --no-requeue`.",
         ),
         summary="The Slurm job was put back into the queue while it ran.",
-        lines=_due_to("JOB REQUEUE"),
-        leave_out=OF_SLURM,
+        lines=notice(_due_to("JOB REQUEUE"), leave_out=OF_SLURM),
     ),
-    notice_cause(
+    text_cause(
         "slurm-node-fail",
         "Slurm lost the node",
         "The log contains `DUE TO NODE FAILURE` or `srun: error: Node failure on`.",
@@ -203,12 +202,7 @@ CAUSES: tuple[Cause, ...] = (
             "Submit it again without that node: `sbatch --exclude=NODE`.",
         ),
         summary="Slurm declared a node of the job failed and ended it.",
-        lines=matches(
-            r"DUE TO NODE FAILURE|error: Node failure on|DUE TO NODE FAIL|(?:Job)?State ?[:=] ?(?:NODE|BOOT)_FAIL\b"
-            r"|(?:Prolog|Epilog) failure on node|launch failed requeued held"
-            r"|Communication connection failure.{0,60}node|unable to contact slurm node"
-        ),
-        leave_out=OF_SLURM,
+        lines=notice(_NODE_FAILED, leave_out=OF_SLURM),
     ),
     Cause(
         "slurm-cancelled",

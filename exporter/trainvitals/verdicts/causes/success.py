@@ -40,6 +40,11 @@ RESULT = re.compile(
     r"\"?\b(?:pass@[0-9]{1,4}|accuracy|exact_match|solved|score)\"?\s{0,4}[:=] ?[0-9]",
     re.IGNORECASE,
 )
+SAVED = re.compile(
+    r"\b(?:sav(?:e|ed|ing)|wrote|written)\b.{0,80}\b(?:checkpoint|model|weights|state|ckpt)"
+    r"|\b(?:checkpoint|model|weights)\b.{0,80}\b(?:saved|written)\b",
+    re.IGNORECASE,
+)
 # A file that is the outcome of the work, unlike a file written about a crash.
 _WROTE = re.compile(
     r"\b(?:wrote|saved|written|exported|stored)\b(?:[^/]{0,60} )?[\"'`]?[\w.~-]{0,80}/\S{1,300}$",

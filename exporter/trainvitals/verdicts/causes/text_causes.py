@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    add_kernel_line,
-    find_kernel_line,
-    find_match,
-    find_notice,
-)
+from trainvitals.verdicts.causes.log_matches import LogMatch, find_match
+from trainvitals.verdicts.causes.notices import add_kernel_line, find_kernel_line, find_notice
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
@@ -53,66 +49,20 @@ def text_cause(
             return find_kernel_line(case, kernel_lines)
         return add_kernel_line(case, match, kernel_lines)
 
-    return Cause(
-        reason,
-        title,
-        signs,
-        meaning,
-        steps,
-        confidence,
-        _detect_by(find, reason, summary, advise or (lambda _: steps), confidence),
-    )
-
-
-def notice_cause(
-    reason: str,
-    title: str,
-    signs: str,
-    meaning: str,
-    steps: tuple[str, ...],
-    *,
-    summary: str,
-    lines: Sign,
-    leave_out: tuple[str, ...] = (),
-    advise: Callable[[Case], tuple[str, ...]] | None = None,
-) -> Cause:
-    """Return a cause that a scheduler or a service reports in the log; see `text_cause`.
-
-    Args:
-        reason: The value of the attribute `Cause.reason`.
-        title: The value of the attribute `Cause.title`.
-        signs: The value of the attribute `Cause.signs`.
-        meaning: The value of the attribute `Cause.meaning`.
-        steps: The value of the attribute `Cause.steps`.
-        summary: The summary of each finding about the cause.
-        lines: The sign of lines that report the cause.
-        leave_out: Prefixes of lines that do not count as training progress.
-        advise: A function that returns the steps for a case; None if `steps` apply to every case.
-    """
-
-    def find(case: Case) -> LogMatch | None:
-        return find_notice(case, lines, leave_out=leave_out)
-
-    return Cause(
-        reason,
-        title,
-        signs,
-        meaning,
-        steps,
-        "high",
-        _detect_by(find, reason, summary, advise or (lambda _: steps), "high"),
-    )
-
-
-def _detect_by(
-    find: Callable[[Case], LogMatch | None],
-    reason: str,
-    summary: str,
-    advise: Callable[[Case], tuple[str, ...]],
-    most: Confidence,
-) -> Callable[[Case], Finding | None]:
     def detect(case: Case) -> Finding | None:
         match = find(case)
-        return None if match is None else match.cap(most).conclude(reason, summary, advise(case))
+        if match is None:
+            return None
+        return match.cap(confidence).conclude(reason, summary, advise(case) if advise else steps)
 
-    return detect
+    return Cause(reason, title, signs, meaning, steps, confidence, detect)
+
+
+def notice(sign: Sign, *, leave_out: Sequence[str] = ()) -> Callable[[Case], LogMatch | None]:
+    """Return the value of `lines` for a cause that a scheduler or a service reports in the log.
+
+    Args:
+        sign: The sign of lines that report the cause.
+        leave_out: Prefixes of lines that do not count as training progress.
+    """
+    return partial(find_notice, sign=sign, leave_out=leave_out)

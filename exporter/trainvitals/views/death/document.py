@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from trainvitals.sources.containers.evidence_document import to_json
-from trainvitals.sources.host.kernel_lines import OomKill
+from trainvitals.sources.host.oom_lines import OomKill
 from trainvitals.units import format_iso
 from trainvitals.verdicts.causes.diagnosis import Death, Diagnosis
 from trainvitals.verdicts.causes.verdict import Finding

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from trainvitals.foreign_text import clean_text, name_rest
 from trainvitals.sources.containers.evidence import Host
 from trainvitals.sources.containers.pod import is_pending
-from trainvitals.sources.host.kernel_lines import OomKill
+from trainvitals.sources.host.oom_lines import OomKill
 from trainvitals.units import count_noun, format_clock, format_duration, format_time
 from trainvitals.verdicts.causes.diagnosis import Death, Diagnosis
 from trainvitals.verdicts.causes.verdict import Finding

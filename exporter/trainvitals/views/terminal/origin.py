@@ -17,7 +17,9 @@ from trainvitals.views.machine.observer import Observer
 from trainvitals.views.machine.picture import Picture
 from trainvitals.workers import attempt
 
+# The values of collectors that responded in time are shown.
 _PATIENCE_SECONDS = 3.0
+_SOON_SECONDS = 1.1  # rates require a second reading
 
 
 class Origin(Protocol):
@@ -48,9 +50,6 @@ class LocalOrigin:
             queried.
         alerts_wait_seconds: The maximum time to wait for the first response of the Prometheus
             server.
-        patience_seconds: The maximum time to wait for collectors; the values of collectors that
-            responded in time are shown.
-        clock: A function that returns Unix seconds.
 
     Raises:
         ConfigurationError: The options or the address of the Prometheus server are invalid.
@@ -63,8 +62,6 @@ class LocalOrigin:
         words: str = "read here",
         prometheus: str | None = None,
         alerts_wait_seconds: float = 0.0,
-        patience_seconds: float = _PATIENCE_SECONDS,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.words = words
         hostname = name_machine(options.roots)
@@ -74,16 +71,14 @@ class LocalOrigin:
         self._alerts_wait_seconds = alerts_wait_seconds
         self._machine = Machine(options)
         self._observer = Observer(__version__, roots=options.roots)
-        self._patience_seconds = patience_seconds
-        self._clock = clock
 
     def look(self) -> Picture:
         """Return the current machine state; a collector that hangs is reported as failed."""
-        seen = self._machine.runner.snapshot(seconds=self._patience_seconds)
+        seen = self._machine.runner.snapshot(seconds=_PATIENCE_SECONDS)
         alerts, trouble = None, ""
         if self._alerts is not None:
             alerts, trouble = self._alerts.latest(self._alerts_wait_seconds)
-        return self._observer.picture(seen, self._clock(), alerts=alerts, alerts_trouble=trouble)
+        return self._observer.picture(seen, time.time(), alerts=alerts, alerts_trouble=trouble)
 
     def close(self) -> None:
         """Stop the collectors that read this machine."""
@@ -114,7 +109,6 @@ class Watch:
         first: The machine state that is shown first.
         interval_seconds: The pause after each reading.
         wake: A function that the thread calls after each new machine state and after each failure.
-        soon_seconds: The pause after `first`, because rates require a second reading.
         clock: A function that returns Unix seconds.
 
     Attributes:
@@ -128,13 +122,12 @@ class Watch:
         *,
         interval_seconds: float,
         wake: Callable[[], None],
-        soon_seconds: float = 1.1,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.news = News(first, clock())
         self._origin = origin
         self._interval_seconds = interval_seconds
-        self._soon_seconds = min(soon_seconds, interval_seconds)
+        self._soon_seconds = min(_SOON_SECONDS, interval_seconds)
         self._wake = wake
         self._clock = clock
         self._ended = threading.Event()

@@ -361,7 +361,8 @@ def test_the_latest_runs_are_followed(tmp_path: Path):
         path = tmp_path / f"run{number}" / FIRST
         write_losses(path, 1, 0.5)
         os.utime(path, (now, now - (100_000 if number == 4 else number)))
-    source = make_source(tmp_path, most_runs=2)
+    source = make_source(tmp_path)
+    source.most_runs = 2
     assert set(read_all(source)) == {"run0", "run1"}
     assert source.omitted == 2
     shutil.rmtree(tmp_path / "run0")

@@ -307,7 +307,7 @@ def test_more_processes_than_there_was_room_for_are_read_at_once(machine, sessio
     """The buffer grows within the same reading."""
     machine.processes(0, [(pid, pid * MIB) for pid in range(1, 33)])
     read(session)
-    session.devices[0]._processes._make_room(4)
+    session.devices[0]._processes._buffer._make_room(4)
     values = read(session)
     assert values["processes"] == 32
     assert values["holders"][:2] == [(32, 32 * MIB, 0.0), (31, 31 * MIB, 0.0)]

@@ -79,6 +79,6 @@ def test_more_processes_than_there_was_room_for_are_read_at_once(machine):
     """The driver tells how many there are."""
     session = open_nvidia()
     read(session)
-    session.devices[0]._usage._make_room(1)
+    session.devices[0]._usage._buffer._make_room(1)
     use(machine, 10, 20)
     assert read(session) == [(7, 0.1), (8, 0.2)]

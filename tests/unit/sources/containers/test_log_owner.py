@@ -6,7 +6,8 @@ import pytest
 
 from trainvitals.sources.containers.evidence_files import read_files
 from trainvitals.sources.containers.log_owner import find_times, find_zone, read_owner
-from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
+from trainvitals.sources.host.kernel_lines import DatedLine, XidError
+from trainvitals.sources.host.oom_lines import OomKill
 
 ID = "9c1e" * 16
 SCOPE = f"/system.slice/docker-{ID}.scope"

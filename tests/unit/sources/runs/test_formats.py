@@ -8,7 +8,8 @@ import pytest
 
 from trainvitals.sources.runs.formats import FORMATS
 from trainvitals.sources.runs.formats.entry import Format, list_patterns
-from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.line_matcher import LineMatcher
+from trainvitals.sources.runs.lines import LineReader
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun
 

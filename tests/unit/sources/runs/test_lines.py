@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.line_matcher import LineMatcher
+from trainvitals.sources.runs.lines import LineReader
 from trainvitals.sources.runs.patterns import Pattern
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun

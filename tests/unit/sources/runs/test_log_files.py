@@ -425,7 +425,8 @@ def test_the_latest_logs_are_followed(tmp_path: Path):
         path = tmp_path / f"run{number}.log"
         path.write_text("Epoch 1: val_loss: 0.5\n")
         shutil.os.utime(path, (now, now - (100_000 if number == 4 else number)))
-    source = make_source(tmp_path / "*.log", most_files=2)
+    source = make_source(tmp_path / "*.log")
+    source.most_runs = 2
     assert set(read_all(source)) == {"run0", "run1"}
     assert source.omitted == 2
 
@@ -446,7 +447,7 @@ def test_what_cannot_be_read_is_a_complaint(tmp_path: Path):
     bad = tmp_path / "bad.log"
     bad.write_text("Epoch 1: val_loss: 0.5\n")
     source = make_source(tmp_path / "*.log")
-    real = source._logs
+    real = source._followed
     source.read(math.inf)
     assert len(real) == 2
     real[str(bad)].file.close()

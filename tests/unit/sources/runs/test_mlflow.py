@@ -37,7 +37,7 @@ def write_run(folder: Path, *, status: int = 1) -> list[FoundFile]:
 def test_a_run_has_its_name_its_totals_and_its_metrics(tmp_path: Path):
     """Metrics of the machine are left out, and an incomplete line waits."""
     found = write_run(tmp_path)
-    source = MlflowSource(lambda: found)
+    source = MlflowSource(held=lambda: found)
     (run,) = source.read(math.inf)
     assert (run.run, run.source, run.step) == ("wistful-owl-3", "mlflow", 20)
     assert run.values["loss"] == 0.25
@@ -53,7 +53,7 @@ def test_a_run_has_its_name_its_totals_and_its_metrics(tmp_path: Path):
 def test_a_run_that_finished_says_so(tmp_path: Path):
     """The status is a number in `meta.yaml`."""
     found = write_run(tmp_path, status=3)
-    (run,) = MlflowSource(lambda: found).read(math.inf)
+    (run,) = MlflowSource(held=lambda: found).read(math.inf)
     assert run.is_finished is True
 
 
@@ -62,7 +62,7 @@ def test_links_in_a_run_are_not_followed(tmp_path: Path):
     found = write_run(tmp_path)
     (tmp_path / "secret").write_text("1764000002000 42.0 20\n")
     (tmp_path / "mlruns/0/6f/metrics/linked").symlink_to(tmp_path / "secret")
-    (run,) = MlflowSource(lambda: found).read(math.inf)
+    (run,) = MlflowSource(held=lambda: found).read(math.inf)
     assert not run.metrics
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.deaths import tell
 from tests.unit.verdicts.causes.evidences import death
 from trainvitals.sources.containers.evidence import Settings
-from trainvitals.verdicts.causes.collectives import Wait, list_waits
+from trainvitals.verdicts.causes.collective_waits import Wait, list_waits
 from trainvitals.verdicts.causes.judge import judge
 
 LINE = (

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from trainvitals.sources.containers.evidence import Evidence, OomKill, XidError
-from trainvitals.verdicts.causes.handled import drop_handled, goes_on
+from trainvitals.verdicts.causes.handled import drop_handled
 from trainvitals.verdicts.causes.judge import judge
+from trainvitals.verdicts.causes.log_ends import goes_on
 
 STEPS = tuple(f"step {number} loss 2.{number}" for number in range(10, 16))
 OOM = (

@@ -19,7 +19,8 @@ from trainvitals.sources.host import engine_log, kernel_lines, kernel_text
 from trainvitals.verdicts import causes
 from trainvitals.verdicts.causes.judge import judge
 from trainvitals.verdicts.causes.lines import LONGEST_LINE, simplify
-from trainvitals.verdicts.causes.signs import Sign, contains, find_literals, matches, read_log
+from trainvitals.verdicts.causes.log_reading import read_log
+from trainvitals.verdicts.causes.signs import Sign, contains, find_literals, matches
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

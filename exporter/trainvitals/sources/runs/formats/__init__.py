@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.sources.runs.formats import bars, frameworks, general, language, vision
+from trainvitals.sources.runs.formats import bars, frameworks, general, language, speech, vision
 from trainvitals.sources.runs.formats.entry import Format
 
 # The formats in the order in which they are tried: specific formats precede general formats.
@@ -29,9 +29,9 @@ FORMATS: tuple[Format, ...] = (
     language.COMPOSER,
     language.OLMO,
     language.VERL,
-    language.ESPNET,
-    language.ICEFALL,
-    language.COQUI,
+    speech.ESPNET,
+    speech.ICEFALL,
+    speech.COQUI,
     language.FLAIR,
     vision.YOLOX,
     vision.PADDLE,

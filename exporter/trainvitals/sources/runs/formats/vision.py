@@ -10,7 +10,6 @@ _PERCENT = dict.fromkeys(
     ("acc1", "Acc@1", "accuracy", "accuracy/top1", "accuracy_top-1", "top1_acc"), "accuracy%"
 )
 _IN_EPOCH = r"\[ *<epoch>\]\[ *<epoch_step>/ *<epoch_steps>\]"
-_EVALUATED = r"<loss>[ (]{1,3}"
 
 YOLO = Format(
     name="YOLO (Ultralytics, YOLOv5, YOLOv7, YOLOv9)",

@@ -1,10 +1,19 @@
-"""Lines that show progress by counting up to a total, such as `300/6000`, in any language."""
+"""A quick scan of a log, whose result all signs and causes share.
+
+A line is progress if it has the words of progress, or if it counts up to a total, such as
+`300/6000`, in any language.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+
+from trainvitals.verdicts.causes.lines import simplify
+from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
 _COUNTED = re.compile(r"(?<![\w./:-])([0-9]{1,9}) ?/ ?([0-9]{1,9})(?![\w/]|[:.][0-9])")
 _ROW = re.compile(
@@ -14,7 +23,40 @@ _NOT_WORK = re.compile(r"attempt|retr|\btry|\btries|wait|connect|restart", re.IG
 _LEAST_LINES, _LEAST_ROWS, _LEAST_TOTAL = 3, 10, 10
 
 
-def find_counted(lines: Sequence[str], simple: Sequence[str], rest: Iterable[str]) -> set[int]:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A log with the results of a quick scan of its lines.
+
+    Attributes:
+        steps: Whether each line of the log is training progress.
+        quiet: Whether each line of the log is progress without a word of trouble; no sign matches
+            such a line.
+        simple: The lines of the log in lower case, with 1 for each digit except a single 0.
+        digest: The distinct lines of `simple`, joined by newlines.
+    """
+
+    simple: tuple[str, ...]
+    steps: tuple[bool, ...]
+    quiet: tuple[bool, ...]
+    digest: str
+
+
+@lru_cache(maxsize=8)  # A case needs its log with and without survived errors.
+def read_log(lines: tuple[str, ...]) -> Reading:
+    """Return the results of a quick scan of the lines of a log."""
+    simple = simplify("\n".join(lines)).split("\n")
+    looks = {text: (is_progress(text), may_be_trouble(text)) for text in dict.fromkeys(simple)}
+    rest = (text for text, (is_step, is_trouble) in looks.items() if not (is_step or is_trouble))
+    counted = _find_counted(lines, simple, rest)
+    return Reading(
+        simple=tuple(simple),
+        steps=tuple(looks[text][0] or at in counted for at, text in enumerate(simple)),
+        quiet=tuple(looks[text] == (True, False) for text in simple),
+        digest="\n".join(looks),
+    )
+
+
+def _find_counted(lines: Sequence[str], simple: Sequence[str], rest: Iterable[str]) -> set[int]:
     """Return the indices of lines that count up to a total, and of lines that are rows of numbers.
 
     Counts must have at least three distinct values, the same preceding words, and the same total,
