@@ -253,7 +253,7 @@ ELSEWHERE: dict[tuple[str, float], str] = {
     ("verdicts/causes/gpu_fabric.py", 120): "an Xid",
     ("verdicts/causes/gpu_fabric.py", 143): "an Xid",
     ("verdicts/causes/gpu_memory.py", 0.05): "the share of a card that others hold",
-    ("verdicts/causes/outcomes.py", 600): "how far apart the deaths of a loop may be",
+    ("verdicts/causes/container_faults.py", 600): "how far apart the deaths of a loop may be",
     ("verdicts/causes/requests.py", 130): "the exit code of a shell for SIGINT",
     ("verdicts/causes/requests.py", 143): "the exit code of a shell for SIGTERM",
     ("verdicts/causes/requests.py", 3600): "the longest grace period of an engine",
