@@ -35,7 +35,7 @@ from trainvitals.sources.runs.past_runs import LONGEST_TEXT, Run, Start
 from trainvitals.sources.runs.stalls import learn_threshold
 from trainvitals.sources.signals import describe_signal
 
-_SIGKILL = 9
+_SIGKILL, _SIGTERM = 9, 15
 _NEAR_SECONDS = 60.0
 _LOG = Gap(
     "its output",
@@ -73,8 +73,10 @@ def read_start(
     known = _add_output(known, start.launch)
     if ending is None:
         return known
-    if ending.reason == "unknown" and start.launch is not None:
-        ending = _add_exit(ending, start.launch)
+    launch = start.launch
+    is_of_command = start is run.telling and _is_end_of_command(ending, launch)
+    if launch is not None and (ending.reason == "unknown" or is_of_command):
+        ending = _add_exit(ending, launch)
         known = replace(known, training=_read_training(run, start, ending))
     kills = None if kernel is None else _find_kills(kernel, start, ending.time)
     was_counted = ending.reason == "oom"
@@ -122,15 +124,32 @@ def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
     return replace(evidence, log=tuple(line.text for line in parse_log(output)))
 
 
+def _is_end_of_command(ending: Ending, launch: Launch | None) -> bool:
+    """Return whether a command failed by an exception other than those of its ranks.
+
+    A program that executes a notebook ends the kernel after the exception of a cell. If the command
+    itself received SIGTERM before, its exception says so.
+    """
+    if launch is None or not launch.exit_code or launch.error is None:
+        return False
+    is_only = len(launch.runs) == 1
+    return ending.signal == _SIGTERM or (ending.reason == "finished" and is_only)
+
+
 def _add_exit(ending: Ending, launch: Launch) -> Ending:
-    """Return an ending of an unknown kind with the exit of the command that the rank was part of."""
+    """Return an ending with the exit of the command that the rank was part of."""
     if launch.signal is not None:
         how = f"{describe_signal(launch.signal)} killed the command of `trainvitals run`"
     elif launch.exit_code is not None:
         how = f"the command of `trainvitals run` ended with exit code {launch.exit_code}"
     else:
         return ending
-    return replace(ending, evidence=f"{ending.evidence.removesuffix('.')}; {how}.")
+    evidence = f"{ending.evidence.removesuffix('.')}; {how}."
+    if ending.reason == "unknown":
+        return replace(ending, evidence=evidence)
+    return replace(
+        ending, reason="exception", exit_code=launch.exit_code, signal=None, evidence=evidence
+    )
 
 
 def _read_training(run: Run, start: Start, ending: Ending | None = None) -> Training:
