@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from trainvitals.runner.failures import FailureDirectory, choose_failure
+from trainvitals.runner.failures import FailureDirectory, choose_failure, choose_thread_failure
 from trainvitals.sources.runs.launches import (
     MOST_ERROR_CHARACTERS,
     MOST_RUNS,
@@ -146,7 +146,9 @@ class Supervision:
     def _write_note(self) -> None:
         """Write the note on this launch if it is about a run and has changed."""
         runs = sorted(set(self._ranks.runs.values()))[:MOST_RUNS] if self._ranks is not None else []
-        self._launch = launch = replace(self._launch, runs=tuple(runs))
+        found = choose_thread_failure(self.failures.read())
+        thread_error = None if found is None else found.text[-MOST_ERROR_CHARACTERS:]
+        self._launch = launch = replace(self._launch, runs=tuple(runs), thread_error=thread_error)
         if launch == self._written or not (launch.name or launch.runs):
             return
         from trainvitals.sources.runs.endings import write_note  # noqa: PLC0415 - see above

@@ -1,9 +1,11 @@
-"""The traceback of an uncaught exception, which is left for `trainvitals run`.
+"""The tracebacks of uncaught exceptions, which are left for `trainvitals run`.
 
 `trainvitals run` makes a directory that only its user may read, and passes its path in
 TRAINVITALS_FAILURES. A Python process below the command that ends by an uncaught exception writes
 the file `PID.json` there: an object with the members `rank`, `attempt` (each a number, or null if no
-launcher sets it), `time` (Unix seconds) and `text`, which is the end of the traceback.
+launcher sets it), `time` (Unix seconds) and `text`, which is the end of the traceback. An exception
+that ends a thread other than the main one does not end the process; the last one is in the file
+`PID.thread.json` with the same members.
 
 This file is also loaded by its path, by interpreters that have no package `trainvitals`, so it
 imports the standard library only, and that only when a process fails.
@@ -13,10 +15,18 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 VARIABLE = "TRAINVITALS_FAILURES"
 _MOST_FRAMES = 30
 _MOST_CHARACTERS = 8000
 _MOST_FILES = 64
+# Files of threads leave places for those of processes.
+_MOST_FILES_WITH_THREADS = 32
+_THREAD_SECONDS = 1.0
 _MOST_DIGITS = 10
 
 
@@ -29,6 +39,61 @@ def leave_traceback(error: BaseException) -> None:
     directory = os.environ.get(VARIABLE)
     if not directory or not isinstance(error, Exception):
         return
+    try:
+        if len(os.listdir(directory)) >= _MOST_FILES:  # noqa: PTH208 - without an import
+            return
+        _write(f"{directory}/{os.getpid()}.json", os.O_EXCL, _describe(error))
+    except OSError:
+        pass
+
+
+def watch_threads(threading: Any) -> None:  # noqa: ANN401 - the module `threading`
+    """Leave the traceback of an exception that ends a thread, once a second at most.
+
+    `threading.excepthook` stays as it is, and is called as without this: each thread makes a function
+    that calls it, and that function is wrapped. A Python without this function is left alone.
+    """
+    make = getattr(threading, "_make_invoke_excepthook", None)
+    if make is not None:
+        threading._make_invoke_excepthook = _wrap_maker(make)  # noqa: SLF001 - no public one
+
+
+def _wrap_maker(make: Callable[[], Callable[[Any], object]]) -> Callable[[], Callable[[Any], None]]:
+    def make_invoke_excepthook() -> Callable[[Any], None]:
+        invoke = make()
+
+        def invoke_excepthook(thread: Any) -> None:  # noqa: ANN401 - a thread
+            try:
+                _leave_thread_traceback()
+            except Exception:  # noqa: BLE001, S110 - the hook of the program is called in any case
+                pass
+            invoke(thread)
+
+        return invoke_excepthook
+
+    return make_invoke_excepthook
+
+
+def _leave_thread_traceback() -> None:
+    """Write the traceback of the exception that is being handled."""
+    import sys  # noqa: PLC0415 - see above
+    import time  # noqa: PLC0415
+
+    error, directory = sys.exc_info()[1], os.environ.get(VARIABLE)
+    if not directory or not isinstance(error, Exception):
+        return
+    path = f"{directory}/{os.getpid()}.thread.json"
+    try:
+        if time.time() - os.stat(path).st_mtime < _THREAD_SECONDS:  # noqa: PTH116 - no import
+            return
+    except OSError:
+        if len(os.listdir(directory)) >= _MOST_FILES_WITH_THREADS:  # noqa: PTH208
+            return
+    _write(f"{path}.new", os.O_TRUNC, _describe(error))
+    os.replace(f"{path}.new", path)  # noqa: PTH105
+
+
+def _describe(error: BaseException) -> bytes:
     import json  # noqa: PLC0415 - see above
     import time  # noqa: PLC0415
     import traceback  # noqa: PLC0415
@@ -40,18 +105,14 @@ def leave_traceback(error: BaseException) -> None:
         "time": time.time(),
         "text": _cut("".join(lines)),
     }
+    return json.dumps(members).encode()
+
+
+def _write(path: str, flags: int, data: bytes) -> None:
+    flags |= os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o600)
     try:
-        if len(os.listdir(directory)) >= _MOST_FILES:  # noqa: PTH208 - without an import
-            return
-        path = f"{directory}/{os.getpid()}.json"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(path, flags, 0o600)
-    except OSError:
-        return
-    try:
-        os.write(descriptor, json.dumps(members).encode())
-    except OSError:
-        pass
+        os.write(descriptor, data)
     finally:
         os.close(descriptor)
 

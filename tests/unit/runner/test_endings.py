@@ -130,6 +130,41 @@ def test_an_orphan_is_reaped(place):
     assert read_endings(place) == [("exception", 6, None, None)]
 
 
+THREAD = """
+def work():
+    raise LookupError("no shard")
+thread = threading.Thread(target=work); thread.start(); thread.join()
+"""
+PLACE = "`LookupError: no shard`, raised at "
+
+
+@pytest.mark.parametrize(("head", "name"), [(BODY, "r"), ("import threading", "early")])
+def test_the_exception_of_a_thread_is_mentioned(place, head, name):
+    """The process succeeds, by its exit code, whether it trained before or not."""
+    done = launch(place, *write(place, f"{head}\n{THREAD}\n"), options=("--name", name))
+    assert done.returncode == 0
+    assert done.stderr.count("LookupError: no shard") == 1
+    found = diagnose(place, name)
+    assert found["reason"] == "finished"
+    assert [PLACE in sentence for sentence in found["speaks_against"]] == [True]
+
+
+def test_the_exception_of_a_thread_is_known_while_its_process_hangs(place):
+    """The loop has ended, and the main thread waits for it for ever."""
+    body = f"{BODY}\n{THREAD}\nopen('ready', 'w').close()\nthreading.Event().wait()\n"
+    launcher = subprocess.Popen(
+        (*RUN, "--run-dir", "runs", "--name", "r", "--", *write(place, body)),
+        cwd=place,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: (place / "ready").exists())
+        wait_until(lambda: PLACE in json.dumps(diagnose(place, "r")))
+    finally:
+        launcher.terminate()
+        launcher.wait()
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_the_exception_of_a_rank_of_multiprocessing_is_known(place, method):
     """Situation 17: multiprocessing prints it itself, and the interpreter's hook is not called."""

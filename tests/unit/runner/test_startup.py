@@ -252,3 +252,34 @@ def test_the_startup_directory_has_one_module():
     assert [path.name for path in Path(STARTUP).iterdir() if path.name != "__pycache__"] == [
         "sitecustomize.py"
     ]
+
+
+THREADS = """
+import sys, threading
+def work(text):
+    if text == "exit": sys.exit(3)
+    raise ValueError(text)
+def run(text):
+    thread = threading.Thread(target=work, args=(text,), name="one"); thread.start(); thread.join()
+print(threading.excepthook is threading.__excepthook__)
+run("first"); run("exit")
+threading.excepthook = lambda args: print(args.exc_type, args.exc_value, args.thread.name)
+run("second")
+"""
+
+
+def test_the_exception_of_a_thread_is_left_and_goes_to_its_hook(tmp_path):
+    """Standard error, the hook of the program and what it is given are the same."""
+    with_it = start(THREADS, environ={"TRAINVITALS_FAILURES": str(tmp_path)})
+    without = start(THREADS, environ={"TRAINVITALS_AUTOLOG": "0"})
+    assert (with_it.stdout, with_it.stderr) == (without.stdout, without.stderr)
+    assert "True\n<class 'ValueError'> second one\n" in with_it.stdout
+    (left,) = tmp_path.iterdir()
+    assert left.name.endswith(".thread.json")
+    assert "ValueError: first" in json.loads(left.read_text())["text"]
+
+
+def test_a_thread_that_fails_is_no_obstacle_where_nothing_can_be_left(tmp_path):
+    """The directory may be gone."""
+    done = start(THREADS, environ={"TRAINVITALS_FAILURES": str(tmp_path / "gone")})
+    assert done.stderr == start(THREADS, environ={"TRAINVITALS_AUTOLOG": "0"}).stderr

@@ -47,9 +47,17 @@ def _start(here):
     import atexit
 
     package = os.path.dirname(os.path.dirname(here))
+    own = {}
     if os.environ.get("TRAINVITALS_FAILURES"):
         atexit.register(_attempt, _leave_traceback, package)
-    _load(package, "runner.imports").watch_imports(package)
+        own["threading"] = lambda module: _attempt(_watch_threads, (package, module))
+    _load(package, "runner.imports").watch_imports(package, own)
+
+
+def _watch_threads(found):
+    """Leave the tracebacks of errors that end threads of this process."""
+    package, threading = found
+    _load(package, "training.failure").watch_threads(threading)
 
 
 def _leave_traceback(package):

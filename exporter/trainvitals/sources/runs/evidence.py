@@ -119,9 +119,15 @@ def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
     output = None if launch is None else read_output(launch)
     if launch is not None and not output and launch.error:
         output = launch.error
+    of_thread = "" if launch is None else launch.thread_error or ""
+    evidence = replace(evidence, thread_log=_mask(of_thread))
     if output is None:
         return replace(evidence, gaps=(*evidence.gaps, _LOG))
-    return replace(evidence, log=tuple(line.text for line in parse_log(output)))
+    return replace(evidence, log=_mask(output))
+
+
+def _mask(text: str) -> tuple[str, ...]:
+    return tuple(line.text for line in parse_log(text))
 
 
 def _is_end_of_command(ending: Ending, launch: Launch | None) -> bool:

@@ -7,22 +7,24 @@ with a dot, and then renamed. It exists if the run was named by the user, or as 
 below the command reports, and is written again at the end. The exporter and later launches remove
 notes that were not written for a day.
 
-=========== ====================================================================================
-member      value
-=========== ====================================================================================
-`format`    the number 1; a reader ignores a note with any other value
-`name`      the run name that the user gave, or null
-`runs`      the names of the runs that processes below the command reported; at most 64 strings
-`started`   when the command was started, in Unix seconds; less than 4e9
-`ended`     when the command ended, in Unix seconds, or null; null in the note of a launch that
-            was killed means that nothing is known about the end of its command
-`exit_code` 0 to 255, or null if the command has not ended or a signal killed it
-`signal`    1 to 64, or null if the command has not ended or no signal killed it
-`error`     the traceback of the exception that ended the command, as Python prints it, or null;
-            at most 16384 characters
-`log`       the absolute path of the file with the output of the command, or null
-`log_start` the size of this file when the command was started, in bytes
-=========== ====================================================================================
+============== =================================================================================
+member         value
+============== =================================================================================
+`format`       the number 1; a reader ignores a note with any other value
+`name`         the run name that the user gave, or null
+`runs`         the names of the runs that processes below the command reported; at most 64 strings
+`started`      when the command was started, in Unix seconds; less than 4e9
+`ended`        when the command ended, in Unix seconds, or null; null in the note of a launch that
+               was killed means that nothing is known about the end of its command
+`exit_code`    0 to 255, or null if the command has not ended or a signal killed it
+`signal`       1 to 64, or null if the command has not ended or no signal killed it
+`error`        the traceback of the exception that ended the command, as Python prints it, or null;
+               at most 16384 characters
+`thread_error` the traceback of the last exception that ended a thread other than the main one of a
+               process below the command, or null; at most 16384 characters
+`log`          the absolute path of the file with the output of the command, or null
+`log_start`    the size of this file when the command was started, in bytes
+============== =================================================================================
 
 A reader uses the note only for runs of the note's owner, since any user may write to a run
 directory, and reads the log only if the log has the same owner.
@@ -75,6 +77,8 @@ class Launch:
         log: The path of the file with the output of the command; None if there is no such file.
         log_start: The size of this file when the command was started, in bytes.
         owner: The ID of the user who owns the note.
+        thread_error: The traceback of the last exception that ended a thread other than the main one of
+            a process below the command; None if no such exception is known.
     """
 
     name: str | None
@@ -87,6 +91,7 @@ class Launch:
     log: str | None = None
     log_start: int = 0
     owner: int = 0
+    thread_error: str | None = None
 
     def has_run(self, run: str) -> bool:
         """Return whether a process below the command reported a run, or was to report it."""
@@ -100,7 +105,8 @@ def encode_launch(launch: Launch) -> bytes:
     data = json.dumps(members).encode()
     if len(data) <= _MOST_BYTES:
         return data
-    return json.dumps(members | {"error": None, "runs": launch.runs[:1]}).encode()
+    shorter = {"error": None, "thread_error": None, "runs": launch.runs[:1]}
+    return json.dumps(members | shorter).encode()
 
 
 def read_launches(directory: Path, users: Users = Users()) -> tuple[Launch, ...]:  # noqa: B008 - immutable
@@ -199,6 +205,7 @@ def _decode(data: bytes) -> Launch | None:
         error=_read_text(members.get("error"), MOST_ERROR_CHARACTERS),
         log=log if log is not None and log.startswith("/") else None,
         log_start=_read_count(members.get("log_start"), _LARGEST_FILE) or 0,
+        thread_error=_read_text(members.get("thread_error"), MOST_ERROR_CHARACTERS),
     )
 
 
