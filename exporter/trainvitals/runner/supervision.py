@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from trainvitals.runner.failures import FailureDirectory, choose_failure, choose_thread_failure
 from trainvitals.sources.runs.launches import (
     MOST_ERROR_CHARACTERS,
+    MOST_PIDS,
     MOST_RUNS,
     SUFFIX,
     Launch,
@@ -47,6 +49,7 @@ class Supervision:
         name: The run name that the user gave; None if the user gave no name.
         output: The log of the command's output; None if there is no log.
         clock: A function that returns the current time, in Unix seconds.
+        kmsg: The device of the kernel log, which is read if SIGKILL ended the command.
     """
 
     def __init__(
@@ -56,9 +59,11 @@ class Supervision:
         name: str | None = None,
         output: OutputLog | None = None,
         clock: Callable[[], float] = time.time,
+        kmsg: Path = Path("/dev/kmsg"),
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
+        self._kmsg = kmsg
         self._since_ns = time.monotonic_ns()
         self.failures = FailureDirectory()
         self._launch = Launch(
@@ -94,13 +99,19 @@ class Supervision:
         """Ignore the size of the terminal."""
 
     def end(self) -> str:
-        """Write the last notes after the end of the command; return the line about the processes."""
+        """Write the last notes after the end of the command.
+
+        Returns:
+            A line about the processes, and about the signal that ended the command, if one did.
+        """
         os.close(self._waker)
         self._thread.join(_END_SECONDS)
         self.failures.close()
         if self._thread.is_alive() or self._coverage is None or self._ranks is None:
-            return "the run directory does not respond, so the processes were not counted"
-        return self._coverage.describe(self._ranks.runs)
+            said = "the run directory does not respond, so the processes were not counted"
+        else:
+            said = self._coverage.describe(self._ranks.runs)
+        return said + describe_signal_end(self._launch, self._pid, self._kmsg)
 
     def _follow(self) -> None:
         # Imported here, so that the command starts at once.
@@ -118,8 +129,11 @@ class Supervision:
             self._write_note()
             is_over = self._wait(seconds)
             seconds = min(seconds * _GROWTH, _LONGEST_LOOK_SECONDS)
-        ranks.look(coverage.pids | {pid for pid, _ in self._exits}, self._exits)
-        self._launch = replace(self._launch, error=self._find_error())
+        pids = coverage.pids | {pid for pid, _ in self._exits}
+        ranks.look(pids, self._exits)
+        self._launch = replace(
+            self._launch, error=self._find_error(), pids=tuple(sorted(pids))[:MOST_PIDS]
+        )
         self._write_note()
         ranks.close()
 
@@ -163,6 +177,25 @@ class Supervision:
                 self._written = launch
             finally:
                 os.close(folder)
+
+
+def describe_signal_end(launch: Launch, pid: int, kmsg: Path) -> str:
+    """Return the end of a sentence about the signal that ended a command; empty if none did.
+
+    Who sent SIGKILL is known only if it was the kernel for want of memory, and the kernel log says so.
+    """
+    if launch.signal is None:
+        return ""
+    from trainvitals.sources.host.kernel_log import KernelLog  # noqa: PLC0415 - seldom needed
+    from trainvitals.sources.runs.evidence import find_kills  # noqa: PLC0415
+    from trainvitals.sources.signals import describe_signal  # noqa: PLC0415
+
+    said = f"; {describe_signal(launch.signal)} ended the command"
+    if launch.signal != signal.SIGKILL:
+        return said
+    with closing(KernelLog(kmsg)) as log:
+        kills = find_kills(log.read(), (pid,), launch.ended)
+    return f"{said}, sent by the kernel's OOM killer" if kills else f"{said}; its sender is unknown"
 
 
 class _Watches:

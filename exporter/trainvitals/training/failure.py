@@ -63,7 +63,7 @@ def _wrap_maker(make: Callable[[], Callable[[Any], object]]) -> Callable[[], Cal
         invoke = make()
 
         def invoke_excepthook(thread: Any) -> None:  # noqa: ANN401 - a thread
-            try:
+            try:  # noqa: SIM105 - see above
                 _leave_thread_traceback()
             except Exception:  # noqa: BLE001, S110 - the hook of the program is called in any case
                 pass

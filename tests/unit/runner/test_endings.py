@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -13,7 +15,9 @@ from tests.support.run_files import decode
 from tests.support.waiting import wait_until
 from tests.unit.sources.runs.trainer import kernel_tells_exits
 from trainvitals.runfile import STATE, State
+from trainvitals.runner.supervision import describe_signal_end
 from trainvitals.sources.runs.endings import read_ending
+from trainvitals.sources.runs.launches import Launch
 
 RUN = (sys.executable, "-m", "trainvitals", "run")
 BODY = """
@@ -106,6 +110,41 @@ def test_each_ending_is_noted(place, kind):
     assert "1 process, 1 of which reported run r" in done.stderr
 
 
+@pytest.mark.parametrize(("head", "name"), [(BODY, "r"), ("import os", "early")])
+@pytest.mark.parametrize("below", [False, True], ids=["the command", "below a shell"])
+def test_an_oom_kill_is_named_where_the_kernel_log_has_it(place, head, name, below):
+    """Situation 18: a stand-in, which kills itself, for the kernel's own kill."""
+    end = "time.sleep(1.5); print(os.getpid(), flush=True); os.kill(os.getpid(), 9)"
+    text = f"{head}\nimport time; {end}\n"
+    command = write(place, text)
+    shell = ("sh", "-c", f"{' '.join(command)}; exit $?")
+    done = launch(place, *(shell if below else command), options=("--name", name))
+    kernel = OOM.format(time=time.strftime("%a %b %d %H:%M:%S %Y"), pid=int(done.stdout))
+    assert done.returncode == (137 if below else -signal.SIGKILL)
+    known = "signal 9 (SIGKILL) ended the command; its sender is unknown"
+    assert (known in done.stderr) == (not below)
+    assert diagnose(place, name)["reason"].startswith("kill-outside")
+    (place / "kernel.txt").write_text(kernel)
+    found = diagnose(place, name, "--kernel-log", "kernel.txt")
+    assert found["reason"].startswith("oom"), found
+
+
+def test_the_kernel_s_own_kill_is_said_at_the_end(tmp_path):
+    """Where the launcher may read the kernel log; the sender of another SIGKILL is unknown."""
+    now = time.time()
+    kmsg = tmp_path / "kmsg"
+    lines = OOM.format(time="", pid=71).replace("[] ", "").splitlines()
+    micros = int(time.monotonic() * 1e6)
+    kmsg.write_text("".join(f"4,{at},{micros},-;{line}\n" for at, line in enumerate(lines)))
+    launch_ = Launch(None, (), now - 5, now, None, signal.SIGKILL)
+    said = "; signal 9 (SIGKILL) ended the command"
+    assert describe_signal_end(launch_, 71, kmsg) == f"{said}, sent by the kernel's OOM killer"
+    for pid, path in ((72, kmsg), (71, tmp_path / "missing")):
+        assert describe_signal_end(launch_, pid, path) == f"{said}; its sender is unknown"
+    assert describe_signal_end(replace(launch_, signal=None), 71, kmsg) == ""
+    assert describe_signal_end(replace(launch_, signal=15), 71, kmsg).endswith("ended the command")
+
+
 def test_an_interrupt_is_the_exception_of_its_rank(place):
     """Situation 18: Ctrl-C, which Python turns into KeyboardInterrupt and SIGINT."""
     command = write(place, f"{BODY}\nos.kill(os.getpid(), signal.SIGINT); time.sleep(5)\n")
@@ -130,6 +169,14 @@ def test_an_orphan_is_reaped(place):
     assert read_endings(place) == [("exception", 6, None, None)]
 
 
+# In the format of `dmesg -T`.
+OOM = (
+    "[{time}] python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+    "[{time}] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,"
+    "global_oom,task_memcg=/user.slice,task=python3,pid={pid},uid=0\n"
+    "[{time}] Out of memory: Killed process {pid} (python3) total-vm:9000000kB, anon-rss:8000000kB,"
+    " file-rss:4kB, shmem-rss:0kB, UID:0 pgtables:900kB oom_score_adj:0\n"
+)
 THREAD = """
 def work():
     raise LookupError("no shard")
@@ -158,7 +205,7 @@ def test_the_exception_of_a_thread_is_known_while_its_process_hangs(place):
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: (place / "ready").exists())
+        wait_until((place / "ready").exists)
         wait_until(lambda: PLACE in json.dumps(diagnose(place, "r")))
     finally:
         launcher.terminate()

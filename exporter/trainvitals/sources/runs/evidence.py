@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import psutil
@@ -78,7 +78,7 @@ def read_start(
     if launch is not None and (ending.reason == "unknown" or is_of_command):
         ending = _add_exit(ending, launch)
         known = replace(known, training=_read_training(run, start, ending))
-    kills = None if kernel is None else _find_kills(kernel, start, ending.time)
+    kills = None if kernel is None else find_kills(kernel, (start.liveness.host_pid,), ending.time)
     was_counted = ending.reason == "oom"
     return replace(
         known,
@@ -101,6 +101,7 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
         kernel: The events in the kernel log; None if the kernel log cannot be read.
         gaps: The sources of evidence that could not be read.
     """
+    kills = None if kernel is None else find_kills(kernel, launch.pids, launch.ended)
     evidence = Evidence(
         subject="run",
         name=clean_text(launch.name or "", most=LONGEST_TEXT),
@@ -108,7 +109,8 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
         ended=launch.ended,
         exit_code=launch.exit_code,
         signal=launch.signal,
-        oom_kills=None if kernel is None else (),
+        oom_kills=kills,
+        cgroup=kills[0].task_memcg if kills else "",
         gaps=gaps,
     )
     return _add_output(evidence, launch)
@@ -255,11 +257,14 @@ def read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...] 
     )
 
 
-def _find_kills(kernel: KernelNews, start: Start, ended: float) -> tuple[OomKill, ...]:
+def find_kills(
+    kernel: KernelNews, pids: Collection[int | None], ended: float | None
+) -> tuple[OomKill, ...]:
+    """Return the OOM kills of processes at about the time when they ended."""
     return tuple(
         kill
         for kill in kernel.oom_kills
-        if kill.pid == start.liveness.host_pid and abs(kill.time - ended) <= _NEAR_SECONDS
+        if kill.pid in pids and ended is not None and abs(kill.time - ended) <= _NEAR_SECONDS
     )
 
 

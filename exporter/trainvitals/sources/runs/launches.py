@@ -22,6 +22,8 @@ member         value
                at most 16384 characters
 `thread_error` the traceback of the last exception that ended a thread other than the main one of a
                process below the command, or null; at most 16384 characters
+`pids`         the process IDs of the command and of the processes that were seen below it, as
+               `trainvitals run` sees them, once the command has ended; at most 256 numbers
 `log`          the absolute path of the file with the output of the command, or null
 `log_start`    the size of this file when the command was started, in bytes
 ============== =================================================================================
@@ -48,6 +50,7 @@ from trainvitals.sources.runs.owners import Users
 SUFFIX = ".launch"
 MOST_ERROR_CHARACTERS = 16384
 MOST_RUNS = 64
+MOST_PIDS = 256
 
 _FORMAT = 1
 _MOST_BYTES = 65536
@@ -59,6 +62,7 @@ _MOST_LOG_BYTES = 4 << 20
 _LARGEST_FILE = 1 << 62
 _HIGHEST_CODE = 255
 _HIGHEST_SIGNAL = 64
+_HIGHEST_PID = 1 << 22
 _SLACK_SECONDS = 1.0
 
 
@@ -79,6 +83,7 @@ class Launch:
         owner: The ID of the user who owns the note.
         thread_error: The traceback of the last exception that ended a thread other than the main one of
             a process below the command; None if no such exception is known.
+        pids: The process IDs of the command and of processes below it; empty until the command ended.
     """
 
     name: str | None
@@ -92,6 +97,7 @@ class Launch:
     log_start: int = 0
     owner: int = 0
     thread_error: str | None = None
+    pids: Sequence[int] = ()
 
     def has_run(self, run: str) -> bool:
         """Return whether a process below the command reported a run, or was to report it."""
@@ -193,7 +199,7 @@ def _decode(data: bytes) -> Launch | None:
     started, ended = (_read_number(members.get(key)) for key in ("started", "ended"))
     if started is None:
         return None
-    runs = members.get("runs")
+    runs, pids = members.get("runs"), members.get("pids")
     name, log = (_read_text(members.get(key), _MOST_PATH) for key in ("name", "log"))
     return Launch(
         name=None if name is None else clean_label(name[:_MOST_NAME]),
@@ -206,11 +212,17 @@ def _decode(data: bytes) -> Launch | None:
         log=log if log is not None and log.startswith("/") else None,
         log_start=_read_count(members.get("log_start"), _LARGEST_FILE) or 0,
         thread_error=_read_text(members.get("thread_error"), MOST_ERROR_CHARACTERS),
+        pids=_read_pids(pids) if isinstance(pids, list) else (),
     )
 
 
 def _read_runs(runs: Sequence[Any]) -> tuple[str, ...]:
     return tuple(clean_label(run[:_MOST_NAME]) for run in runs[:MOST_RUNS] if isinstance(run, str))
+
+
+def _read_pids(pids: Sequence[Any]) -> tuple[int, ...]:
+    found = (_read_count(pid, _HIGHEST_PID) for pid in pids[:MOST_PIDS])
+    return tuple(pid for pid in found if pid)
 
 
 def _read_number(value: object) -> float | None:
