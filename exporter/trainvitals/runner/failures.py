@@ -66,6 +66,14 @@ class FailureDirectory:
             return [failure for failure in found if failure is not None]
         return []
 
+    def list_users_of_jax(self) -> set[int]:
+        """Return the PIDs of the processes that imported JAX."""
+        if self.path is None:
+            return set()
+        with suppress(OSError):
+            return {int(path.stem) for path in self.path.glob("*.jax") if path.stem.isdecimal()}
+        return set()
+
     def close(self) -> None:
         """Remove the directory."""
         if self._directory is not None:

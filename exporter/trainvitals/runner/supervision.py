@@ -106,11 +106,12 @@ class Supervision:
         """
         os.close(self._waker)
         self._thread.join(_END_SECONDS)
+        of_jax = self.failures.list_users_of_jax()
         self.failures.close()
         if self._thread.is_alive() or self._coverage is None or self._ranks is None:
             said = "the run directory does not respond, so the processes were not counted"
         else:
-            said = self._coverage.describe(self._ranks.runs)
+            said = self._coverage.describe(self._ranks.runs, of_jax)
         return said + describe_signal_end(self._launch, self._pid, self._kmsg)
 
     def _follow(self) -> None:

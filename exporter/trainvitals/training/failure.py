@@ -5,7 +5,8 @@ TRAINVITALS_FAILURES. A Python process below the command that ends by an uncaugh
 the file `PID.json` there: an object with the members `rank`, `attempt` (each a number, or null if no
 launcher sets it), `time` (Unix seconds) and `text`, which is the end of the traceback. An exception
 that ends a thread other than the main one does not end the process; the last one is in the file
-`PID.thread.json` with the same members.
+`PID.thread.json` with the same members. A process that imports JAX, whose steps cannot be seen, leaves
+the empty file `PID.jax`.
 
 This file is also loaded by its path, by interpreters that have no package `trainvitals`, so it
 imports the standard library only, and that only when a process fails.
@@ -24,8 +25,8 @@ VARIABLE = "TRAINVITALS_FAILURES"
 _MOST_FRAMES = 30
 _MOST_CHARACTERS = 8000
 _MOST_FILES = 64
-# Files of threads leave places for those of processes.
-_MOST_FILES_WITH_THREADS = 32
+# The other files leave places for the tracebacks of processes.
+_MOST_OTHER_FILES = 32
 _THREAD_SECONDS = 1.0
 _MOST_DIGITS = 10
 
@@ -45,6 +46,13 @@ def leave_traceback(error: BaseException) -> None:
         _write(f"{directory}/{os.getpid()}.json", os.O_EXCL, _describe(error))
     except OSError:
         pass
+
+
+def note_jax() -> None:
+    """Note that this process has imported JAX, if it runs below `trainvitals run`."""
+    directory = os.environ.get(VARIABLE)
+    if directory and len(os.listdir(directory)) < _MOST_OTHER_FILES:  # noqa: PTH208
+        _write(f"{directory}/{os.getpid()}.jax", os.O_TRUNC, b"")
 
 
 def watch_threads(threading: Any) -> None:  # noqa: ANN401 - the module `threading`
@@ -87,7 +95,7 @@ def _leave_thread_traceback() -> None:
         if time.time() - os.stat(path).st_mtime < _THREAD_SECONDS:  # noqa: PTH116 - no import
             return
     except OSError:
-        if len(os.listdir(directory)) >= _MOST_FILES_WITH_THREADS:  # noqa: PTH208
+        if len(os.listdir(directory)) >= _MOST_OTHER_FILES:  # noqa: PTH208
             return
     _write(f"{path}.new", os.O_TRUNC, _describe(error))
     os.replace(f"{path}.new", path)  # noqa: PTH105

@@ -51,6 +51,7 @@ def _start(here):
     if os.environ.get("TRAINVITALS_FAILURES"):
         atexit.register(_attempt, _leave_traceback, package)
         own["threading"] = lambda module: _attempt(_watch_threads, (package, module))
+        own["jax"] = lambda module: _attempt(_note_jax, package)
     _load(package, "runner.imports").watch_imports(package, own)
 
 
@@ -58,6 +59,11 @@ def _watch_threads(found):
     """Leave the tracebacks of errors that end threads of this process."""
     package, threading = found
     _load(package, "training.failure").watch_threads(threading)
+
+
+def _note_jax(package):
+    """Note that this process uses JAX, whose steps cannot be seen."""
+    _load(package, "training.failure").note_jax()
 
 
 def _leave_traceback(package):
