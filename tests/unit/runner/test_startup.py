@@ -51,6 +51,19 @@ def test_nothing_is_printed_and_nothing_large_is_imported():
     assert (done.stdout, done.stderr) == (plain.stdout, "")
 
 
+def test_a_start_imports_few_modules():
+    """Situation 24: a stand-in for the 2 ms that a start may take."""
+    code = "import sys; print(*sys.modules)"
+    one, other = (
+        set(start(code, environ={"TRAINVITALS_AUTOLOG": switch}).stdout.split())
+        for switch in ("1", "0")
+    )
+    small = {"__future__", "atexit", "contextlib", "sitecustomize", "types", "warnings"}
+    helpers = {"collections", "functools", "itertools", "keyword", "operator", "reprlib"}
+    more = {name for name in one - other if not name.startswith(("_", "importlib"))}
+    assert more <= small | helpers
+
+
 @pytest.mark.parametrize("switch", ["1", "0"])
 def test_the_users_module_runs_once_and_has_its_name(tmp_path, switch):
     """Whether the observation is on or off."""
