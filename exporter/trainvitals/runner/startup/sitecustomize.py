@@ -51,7 +51,7 @@ def _start(here):
     if os.environ.get("TRAINVITALS_FAILURES"):
         atexit.register(_attempt, _leave_traceback, package)
         own["threading"] = lambda module: _attempt(_watch_threads, (package, module))
-        own["jax"] = lambda module: _attempt(_note_jax, package)
+        own["jax"] = lambda _: _attempt(_note_jax, package)
     _load(package, "runner.imports").watch_imports(package, own)
 
 
