@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
-_OF_IPYTHON = re.compile(r"([A-Za-z_]\w{0,200}) {1,80}Traceback \(most recent call last\)(?!:)")
+_OF_IPYTHON = re.compile(r"^([A-Za-z_]\w{0,200}) {1,80}Traceback \(most recent call last\)(?!:)")
 _FRAME_OF_IPYTHON = re.compile(
-    r"(?:Cell (In ?\[[0-9]{1,6}\]), line |File (\S{1,400}):)([0-9]{1,7})(?:, in ([\w.<>]{1,200}))?"
+    r"^(?:Cell (In ?\[[0-9]{1,6}\]), line |File (\S{1,400}):)([0-9]{1,7})(?:, in ([\w.<>]{1,200}))?"
 )
 _LONGEST_FRAME = 700
 
