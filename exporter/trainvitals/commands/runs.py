@@ -10,6 +10,7 @@ from trainvitals.commands.parsing import CANNOT_RUN, FINE, FOUND_A_PROBLEM, add_
 
 if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
+    from collections.abc import Mapping
 
     from trainvitals.sources.runs.explaining import ExplainedLine, Explanation
 
@@ -107,10 +108,18 @@ def _summarize(found: Explanation) -> list[str]:
     numbers = {**found.values, **found.metrics}
     last = [f"{name} {format_value(value)}" for name, value in numbers.items()]
     if found.step is not None:
-        last.insert(0, f"step {found.step}")
+        last.insert(0, f"step {found.step}{_describe_progress(found.step, found.values)}")
     if last:
         lines.append(f"last values: {clean_text(', '.join(last), most=_LONGEST_NUMBERS)}")
     return lines
+
+
+def _describe_progress(step: int, values: Mapping[str, float]) -> str:
+    """Return the total of the steps and the part that was taken; empty if the total is unknown."""
+    from trainvitals.units import format_percent  # noqa: PLC0415
+
+    total = values.get("total_steps")
+    return f" of {total:.0f} ({format_percent(step / total)})" if total else ""
 
 
 def _describe(line: ExplainedLine) -> list[str]:

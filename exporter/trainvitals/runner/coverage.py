@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import psutil
@@ -36,21 +36,26 @@ class Coverage:
             if process.pid not in self.unreached and (why := _find_obstacle(process)):
                 self.unreached[process.pid] = why
 
-    def describe(self, runs: Mapping[int, str]) -> str:
+    def describe(self, runs: Mapping[int, str], of_jax: Collection[int] = ()) -> str:
         """Return one line about the processes that reported and those that could not report.
 
         Args:
             runs: The run name of each process that reported, by PID.
+            of_jax: The PIDs of the processes that imported JAX, whose own loops are not seen.
         """
         seen = count_noun(len(self.pids), "process", "processes")
+        is_one = len(self.pids) == 1
         if not runs:
-            said = f"{seen}, none of which proved to train"
+            said = f"{seen}, {'which did not prove' if is_one else 'none of which proved'} to train"
         else:
             names = ", ".join(sorted(set(runs.values())))
-            said = f"{seen}, {len(runs)} of which reported run {names}"
+            said = f"{seen}, {'which' if is_one else f'{len(runs)} of which'} reported run {names}"
         reasons = sorted(set(self.unreached.values()))
         missed = f"; not reached: {', '.join(reasons)}" if reasons else ""
-        return said + missed
+        unseen = len(set(of_jax) - runs.keys())
+        users = count_noun(unseen, "process", "processes")
+        loops = f"; {users} imported JAX, whose steps cannot be seen" if unseen else ""
+        return said + missed + loops
 
 
 def _find_obstacle(process: psutil.Process) -> str:

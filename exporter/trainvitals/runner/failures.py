@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ class Failure:
         text: The exception's traceback.
         is_rank: Whether a launcher set the process's rank; a rank's helper processes inherit it.
         attempt: The number of previous restarts, as counted by the launcher.
+        is_of_thread: Whether the exception ended a thread other than the main one, and not the process.
     """
 
     pid: int
@@ -36,6 +37,7 @@ class Failure:
     text: str
     is_rank: bool = False
     attempt: int = 0
+    is_of_thread: bool = False
 
 
 class FailureDirectory:
@@ -64,6 +66,14 @@ class FailureDirectory:
             return [failure for failure in found if failure is not None]
         return []
 
+    def list_users_of_jax(self) -> set[int]:
+        """Return the PIDs of the processes that imported JAX."""
+        if self.path is None:
+            return set()
+        with suppress(OSError):
+            return {int(path.stem) for path in self.path.glob("*.jax") if path.stem.isdecimal()}
+        return set()
+
     def close(self) -> None:
         """Remove the directory."""
         if self._directory is not None:
@@ -84,7 +94,11 @@ def choose_failure(
         ranks: The PIDs of the processes that reported.
         ended: The time when the command ended, in Unix seconds.
     """
-    near = [failure for failure in failures if ended - failure.time <= _NEAR_SECONDS]
+    near = [
+        failure
+        for failure in failures
+        if not failure.is_of_thread and ended - failure.time <= _NEAR_SECONDS
+    ]
     reported = [failure for failure in near if failure.pid in ranks]
     launched = [failure for failure in near if failure.is_rank]
     for group in (reported, launched):
@@ -95,20 +109,28 @@ def choose_failure(
     return max(near, key=lambda failure: failure.time, default=None)
 
 
+def choose_thread_failure(failures: Iterable[Failure]) -> Failure | None:
+    """Return the last failure that ended a thread; None if there was none."""
+    of_threads = (failure for failure in failures if failure.is_of_thread)
+    return max(of_threads, key=lambda failure: failure.time, default=None)
+
+
 def _read(path: Path) -> Failure | None:
     try:
         members: Any = json.loads(read_regular(path, _MOST_BYTES, follows=False))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(members, dict) or not path.stem.isdecimal():
+    pid, _, kind = path.stem.partition(".")
+    if not isinstance(members, dict) or not pid.isdecimal() or kind not in {"", "thread"}:
         return None
     time, text, attempt = (members.get(key) for key in ("time", "text", "attempt"))
     if not isinstance(time, float) or not is_within(time, LATEST_TIME) or not isinstance(text, str):
         return None
     return Failure(
-        pid=int(path.stem),
+        pid=int(pid),
         time=time,
         text=text,
         is_rank=isinstance(members.get("rank"), int),
         attempt=attempt if isinstance(attempt, int) else 0,
+        is_of_thread=kind == "thread",
     )

@@ -121,11 +121,13 @@ class _Loader:
         return getattr(self._inner, name)
 
 
-def watch_imports(package: str) -> None:
-    """Watch the imports in this process; later calls do nothing.
+def watch_imports(package: str, own: dict[str, Callable[[ModuleType], object]]) -> None:
+    """Watch the imports of this process; later calls do nothing.
 
     Args:
         package: The directory of the package `trainvitals`.
+        own: More modules that are watched, which may have been imported; their functions raise no
+            exceptions and need no package `trainvitals`.
     """
     if any(type(finder).__name__ == ImportWatcher.__name__ for finder in sys.meta_path):
         return
@@ -143,5 +145,7 @@ def watch_imports(package: str) -> None:
 
         return observe
 
-    watched = {name: make(function) for name, function in _WATCHED.items()}
+    for name in own.keys() & sys.modules.keys():
+        own.pop(name)(sys.modules[name])
+    watched = {name: make(function) for name, function in _WATCHED.items()} | own
     sys.meta_path.insert(0, ImportWatcher(package, watched))

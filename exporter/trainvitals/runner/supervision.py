@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from trainvitals.runner.failures import FailureDirectory, choose_failure
+from trainvitals.runner.failures import FailureDirectory, choose_failure, choose_thread_failure
 from trainvitals.sources.runs.launches import (
     MOST_ERROR_CHARACTERS,
+    MOST_PIDS,
     MOST_RUNS,
     SUFFIX,
     Launch,
@@ -47,6 +49,7 @@ class Supervision:
         name: The run name that the user gave; None if the user gave no name.
         output: The log of the command's output; None if the output is not logged.
         clock: A function that returns the current time, in Unix seconds.
+        kmsg: The device of the kernel log, which is read if SIGKILL ended the command.
     """
 
     def __init__(
@@ -56,9 +59,11 @@ class Supervision:
         name: str | None = None,
         output: OutputLog | None = None,
         clock: Callable[[], float] = time.time,
+        kmsg: Path = Path("/dev/kmsg"),
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
+        self._kmsg = kmsg
         self._since_ns = time.monotonic_ns()
         self.failures = FailureDirectory()
         self._launch = Launch(
@@ -94,13 +99,20 @@ class Supervision:
         """Ignore the terminal's new size."""
 
     def end(self) -> str:
-        """Write the last notes after the command's end; return a line about the processes."""
+        """Write the last notes after the command's end.
+
+        Returns:
+            A line about the processes and, if a signal ended the command, about the signal.
+        """
         os.close(self._waker)
         self._thread.join(_END_SECONDS)
+        of_jax = self.failures.list_users_of_jax()
         self.failures.close()
         if self._thread.is_alive() or self._coverage is None or self._ranks is None:
-            return "the run directory does not respond, so the processes were not counted"
-        return self._coverage.describe(self._ranks.runs)
+            said = "the run directory does not respond, so the processes were not counted"
+        else:
+            said = self._coverage.describe(self._ranks.runs, of_jax)
+        return said + describe_signal_end(self._launch, self._pid, self._kmsg)
 
     def _follow(self) -> None:
         # Imported here, so that the imports do not delay the start of the command.
@@ -118,8 +130,11 @@ class Supervision:
             self._write_note()
             is_over = self._wait(seconds)
             seconds = min(seconds * _GROWTH, _LONGEST_LOOK_SECONDS)
-        ranks.look(coverage.pids | {pid for pid, _ in self._exits}, self._exits)
-        self._launch = replace(self._launch, error=self._find_error())
+        pids = coverage.pids | {pid for pid, _ in self._exits}
+        ranks.look(pids, self._exits)
+        self._launch = replace(
+            self._launch, error=self._find_error(), pids=tuple(sorted(pids))[:MOST_PIDS]
+        )
         self._write_note()
         ranks.close()
 
@@ -146,7 +161,9 @@ class Supervision:
     def _write_note(self) -> None:
         """Write the launch note if the launch has a run and the note has changed."""
         runs = sorted(set(self._ranks.runs.values()))[:MOST_RUNS] if self._ranks is not None else []
-        self._launch = launch = replace(self._launch, runs=tuple(runs))
+        found = choose_thread_failure(self.failures.read())
+        thread_error = None if found is None else found.text[-MOST_ERROR_CHARACTERS:]
+        self._launch = launch = replace(self._launch, runs=tuple(runs), thread_error=thread_error)
         if launch == self._written or not (launch.name or launch.runs):
             return
         from trainvitals.sources.runs.endings import write_note  # noqa: PLC0415 - see above
@@ -161,6 +178,25 @@ class Supervision:
                 self._written = launch
             finally:
                 os.close(folder)
+
+
+def describe_signal_end(launch: Launch, pid: int, kmsg: Path) -> str:
+    """Return the end of a sentence about the signal that ended a command; empty if none did.
+
+    Who sent SIGKILL is known only if it was the kernel for want of memory, and the kernel log says so.
+    """
+    if launch.signal is None:
+        return ""
+    from trainvitals.sources.host.kernel_log import KernelLog  # noqa: PLC0415 - seldom needed
+    from trainvitals.sources.runs.evidence import find_kills  # noqa: PLC0415
+    from trainvitals.sources.signals import describe_signal  # noqa: PLC0415
+
+    said = f"; {describe_signal(launch.signal)} ended the command"
+    if launch.signal != signal.SIGKILL:
+        return said
+    with closing(KernelLog(kmsg)) as log:
+        kills = find_kills(log.read(), (pid,), launch.ended)
+    return f"{said}, sent by the kernel's OOM killer" if kills else f"{said}; its sender is unknown"
 
 
 class _Watches:

@@ -1,10 +1,13 @@
-"""Writes the traceback of an uncaught exception to a file that `trainvitals run` reads.
+"""Writes the tracebacks of uncaught exceptions to files that `trainvitals run` reads.
 
 `trainvitals run` creates a directory that only its user can read, and passes the path in
 TRAINVITALS_FAILURES. If an uncaught exception ends a Python process below the command, the process
 writes the file `PID.json` to this directory. The file contains a JSON object with the members
 `rank` and `attempt` (numbers, or null if the launcher does not set them), `time` (in Unix seconds)
-and `text` (the traceback, whose middle is cut out if it is too long).
+and `text` (the traceback, whose middle is cut out if it is too long). An exception that ends a thread
+other than the main thread does not end the process; the last such exception of a process is in the
+file `PID.thread.json`, which has the same members. A process that imports JAX, whose steps cannot
+be observed, writes the empty file `PID.jax`.
 
 This file is also loaded by its path, in interpreters that do not have the package `trainvitals`, so
 it imports only the standard library, and only when a process fails.
@@ -14,10 +17,18 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 VARIABLE = "TRAINVITALS_FAILURES"
 _MOST_FRAMES = 30
 _MOST_CHARACTERS = 8000
 _MOST_FILES = 64
+# The other files leave places for the tracebacks of processes.
+_MOST_OTHER_FILES = 32
+_THREAD_SECONDS = 1.0
 _MOST_DIGITS = 10
 
 
@@ -31,6 +42,68 @@ def leave_traceback(error: BaseException) -> None:
     directory = os.environ.get(VARIABLE)
     if not directory or not isinstance(error, Exception):
         return
+    try:
+        if len(os.listdir(directory)) >= _MOST_FILES:  # noqa: PTH208 - without an import
+            return
+        _write(f"{directory}/{os.getpid()}.json", os.O_EXCL, _describe(error))
+    except OSError:
+        pass
+
+
+def note_jax() -> None:
+    """Note that this process has imported JAX, if it runs below `trainvitals run`."""
+    directory = os.environ.get(VARIABLE)
+    if directory and len(os.listdir(directory)) < _MOST_OTHER_FILES:  # noqa: PTH208
+        _write(f"{directory}/{os.getpid()}.jax", os.O_TRUNC, b"")
+
+
+def watch_threads(threading: Any) -> None:  # noqa: ANN401 - the module `threading`
+    """Write the traceback of an exception that ends a thread, at most once a second.
+
+    `threading.excepthook` is not replaced, and is called as before: each thread creates a function
+    that calls the hook, and that function is wrapped. A Python without this function is not changed.
+    """
+    make = getattr(threading, "_make_invoke_excepthook", None)
+    if make is not None:
+        threading._make_invoke_excepthook = _wrap_maker(make)  # noqa: SLF001 - no public one
+
+
+def _wrap_maker(make: Callable[[], Callable[[Any], object]]) -> Callable[[], Callable[[Any], None]]:
+    def make_invoke_excepthook() -> Callable[[Any], None]:
+        invoke = make()
+
+        def invoke_excepthook(thread: Any) -> None:  # noqa: ANN401 - a thread
+            try:  # noqa: SIM105 - see above
+                _leave_thread_traceback()
+            except (OSError, ValueError, RecursionError, MemoryError):
+                pass  # the program's hook is called in any case
+            invoke(thread)
+
+        return invoke_excepthook
+
+    return make_invoke_excepthook
+
+
+def _leave_thread_traceback() -> None:
+    """Write the traceback of the exception that is being handled."""
+    import sys  # noqa: PLC0415 - see above
+    import time  # noqa: PLC0415
+
+    error, directory = sys.exc_info()[1], os.environ.get(VARIABLE)
+    if not directory or not isinstance(error, Exception):
+        return
+    path = f"{directory}/{os.getpid()}.thread.json"
+    try:
+        if time.time() - os.stat(path).st_mtime < _THREAD_SECONDS:  # noqa: PTH116 - no import
+            return
+    except OSError:
+        if len(os.listdir(directory)) >= _MOST_OTHER_FILES:  # noqa: PTH208
+            return
+    _write(f"{path}.new", os.O_TRUNC, _describe(error))
+    os.replace(f"{path}.new", path)  # noqa: PTH105
+
+
+def _describe(error: BaseException) -> bytes:
     import json  # noqa: PLC0415 - see above
     import time  # noqa: PLC0415
     import traceback  # noqa: PLC0415
@@ -42,18 +115,14 @@ def leave_traceback(error: BaseException) -> None:
         "time": time.time(),
         "text": _cut("".join(lines)),
     }
+    return json.dumps(members).encode()
+
+
+def _write(path: str, flags: int, data: bytes) -> None:
+    flags |= os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o600)
     try:
-        if len(os.listdir(directory)) >= _MOST_FILES:  # noqa: PTH208 - without an import
-            return
-        path = f"{directory}/{os.getpid()}.json"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(path, flags, 0o600)
-    except OSError:
-        return
-    try:
-        os.write(descriptor, json.dumps(members).encode())
-    except OSError:
-        pass
+        os.write(descriptor, data)
     finally:
         os.close(descriptor)
 

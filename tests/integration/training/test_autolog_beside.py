@@ -163,21 +163,79 @@ def test_a_run_directory_that_cannot_be_used_stops_nothing(tmp_path):
     assert (done.returncode, done.stdout, records) == (0, "7\n", [])
 
 
+JUMPS = (
+    """
+import time
+clock, ahead = time.time, 0.0
+time.time = lambda: clock() + ahead
+"""
+    + HEAD
+    + """
+began = time.monotonic()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for number, batch in enumerate(load()):
+    ahead = {3: 86400.0, 5: -86400.0}.get(number, ahead)
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+    time.sleep(0.05)
+print(time.monotonic() - began)
+"""
+)
+
+
+def test_a_clock_that_jumps_changes_no_duration(tmp_path):
+    """22: a stand-in for the clock of the machine, which jumps a day forth and two days back."""
+    script = tmp_path / "train.py"
+    script.write_text(JUMPS, encoding="utf-8")
+    done, (record,) = run(tmp_path, "--", sys.executable, script)
+    words = {name: record.step[at] for name, at in STEP.items()}
+    assert (done.returncode, words["steps"]) == (0, 8)
+    assert 0.25 <= words["train_seconds"] <= float(done.stdout)
+    assert State(record.state[STATE["state"]]) in {State.FINISHED, State.ENDED}
+
+
+# A stand-in of JAX, whose compiled step calls no Python; the real one leaves the optimizer to the step.
+JAX = """
+def jit(function): return function
+"""
+OF_JAX = """
+import jax
+@jax.jit
+def step(weights, batch): return weights - 0.1 * batch
+weights = 1.0
+for number in range(50): weights = step(weights, number)
+print(7)
+"""
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("body", "said"),
     [
-        "import json; print(json.dumps(7))",
-        # A stand-in of JAX, whose compiled step calls no Python.
-        "import sys, types; sys.modules['jax'] = types.ModuleType('jax'); print(7)",
+        ("import json; print(json.dumps(7))", "none of which proved to train"),
+        (
+            OF_JAX,
+            "none of which proved to train; 1 process imported JAX, whose steps cannot be seen",
+        ),
     ],
 )
-def test_a_program_without_pytorch_is_honestly_unknown(tmp_path, body):
+def test_a_program_without_pytorch_is_honestly_unknown(tmp_path, body, said):
     """25: it is counted among the processes and is said not to have proved to train."""
     script = tmp_path / "train.py"
     script.write_text(body, encoding="utf-8")
+    (tmp_path / "jax.py").write_text(JAX, encoding="utf-8")
     done, records = run(tmp_path, "--", sys.executable, script)
     assert (done.returncode, done.stdout, records) == (0, "7\n", [])
-    assert "none of which proved to train" in done.stderr
+    assert done.stderr == f"trainvitals: 1 process, {said}\n"
+
+
+def test_a_program_that_imports_jax_beside_its_training_is_not_named(tmp_path):
+    """Its steps are seen."""
+    (tmp_path / "jax.py").write_text(JAX, encoding="utf-8")
+    script = tmp_path / "train.py"
+    loop = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nfor batch in load():\n"
+    step = "    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()\n"
+    script.write_text("import jax\n" + HEAD + loop + step, encoding="utf-8")
+    done, (record,) = run(tmp_path, "--", sys.executable, script)
+    assert (record.step[STEP["steps"]], "JAX" in done.stderr) == (8, False)
 
 
 SPAWNED = (

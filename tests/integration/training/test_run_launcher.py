@@ -49,11 +49,25 @@ if __name__ == "__main__":
 """
 
 
-def launch(tmp_path: Path, body: str, *command: str) -> subprocess.CompletedProcess[str]:
+CELLS = (
+    "import torch\nfrom torch.utils.data import DataLoader, TensorDataset",
+    """
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4):
+    optimizer.zero_grad(); model(batch[0]).square().mean().backward(); optimizer.step()
+""",
+    "def restore(state):\n    raise LookupError('no shard')\n\nrestore({})",
+)
+
+
+def launch(
+    tmp_path: Path, body: str, *command: str, script: str = "train.py"
+) -> subprocess.CompletedProcess[str]:
     """Run a program below `trainvitals run`."""
-    (tmp_path / "train.py").write_text(RANK + body, encoding="utf-8")
+    (tmp_path / script).write_text(body, encoding="utf-8")
     return subprocess.run(
-        (*RUN, "--name", "r", "--run-dir", "runs", "--", *command, "train.py"),
+        (*RUN, "--name", "r", "--run-dir", "runs", "--", *command, script),
         capture_output=True,
         text=True,
         check=False,
@@ -83,7 +97,7 @@ def read_error(tmp_path: Path) -> str:
 @pytest.mark.parametrize("body", [ELASTIC.format("fail"), RECORDED])
 def test_the_failing_rank_of_torchrun_is_the_cause(tmp_path, body):
     """Situation 20: with and without @record; the agent is no rank, and ends the other one."""
-    done = launch(tmp_path, body, *TORCHRUN)
+    done = launch(tmp_path, RANK + body, *TORCHRUN)
     assert done.returncode == 1
     assert "2 of which reported run r" in done.stderr
     ends = read_ends(tmp_path)
@@ -94,14 +108,14 @@ def test_the_failing_rank_of_torchrun_is_the_cause(tmp_path, body):
 
 def test_a_restart_of_torchrun_is_an_attempt(tmp_path):
     """Situation 20: each attempt has its ranks, and the last one is the cause."""
-    launch(tmp_path, ELASTIC.format("fail"), *TORCHRUN, "--max-restarts", "1")
+    launch(tmp_path, RANK + ELASTIC.format("fail"), *TORCHRUN, "--max-restarts", "1")
     assert sorted(read_ends(tmp_path)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert read_ends(tmp_path)[1, 1] == ("exception", None, "ValueError")
 
 
 def test_a_rank_of_torchrun_that_is_killed_is_noted(tmp_path):
     """Situation 18: its parent has waited for it, and the kernel still knows how it ended."""
-    done = launch(tmp_path, ELASTIC.format("die"), *TORCHRUN)
+    done = launch(tmp_path, RANK + ELASTIC.format("die"), *TORCHRUN)
     assert done.returncode == 1
     expected = ("signal", 9, None)
     # Before Linux 6.15, the launcher has to look before its parent waits for it.
@@ -111,9 +125,33 @@ def test_a_rank_of_torchrun_that_is_killed_is_noted(tmp_path):
 
 def test_the_failing_rank_of_spawn_is_the_cause(tmp_path):
     """Situation 17: `torch.multiprocessing.spawn` handles the exception in the rank itself."""
-    done = launch(tmp_path, SPAWN, sys.executable)
+    done = launch(tmp_path, RANK + SPAWN, sys.executable)
     assert done.returncode == 1
     notes = [read_ending(path) for path in (tmp_path / "runs").glob("*.tv")]
     ends = sorted((note.reason, note.exception or "") for note in notes if note)
     assert ends == [("exception", "ValueError"), ("signal", "")]
     assert "ValueError: the text of rank 1" in read_error(tmp_path)
+
+
+@pytest.mark.parametrize("cells", [CELLS, CELLS[2:]], ids=["after training", "before training"])
+def test_the_failing_cell_of_a_notebook_is_the_cause(tmp_path, cells):
+    """Situation 25: IPython handles its exception, and the kernel is then ended by its parent."""
+    notebook: dict[str, object] = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}}
+    notebook["cells"] = [
+        {"cell_type": "code", "id": f"c{number}", "source": text}
+        | {"execution_count": None, "metadata": {}, "outputs": []}
+        for number, text in enumerate(cells)
+    ]
+    command = (sys.executable, "-m", "nbconvert", "--execute", "--to", "notebook")
+    done = launch(tmp_path, json.dumps(notebook), *command, script="train.ipynb")
+    assert done.returncode == 1
+    found = subprocess.run(
+        (*RUN[:-1], "diagnose", "--json", "--run-dir", "runs", "--engine", "none", "r"),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    said = json.loads(found.stdout)
+    assert said["reason"] == "exception"
+    assert "`LookupError: no shard`, raised at cell In[" in said["summary"]

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 
@@ -98,8 +97,6 @@ def find_port() -> int:
 @pytest.mark.parametrize(("shape", "end"), CASES, ids=lambda value: value)
 def test_a_shape_is_reported_as_it_measures_itself(tmp_path, shape, end):
     """Steps, samples per second, loss, phases and the end."""
-    if shape == "notebook" and not (find_spec("nbconvert") and find_spec("ipykernel")):
-        pytest.skip("nbconvert or ipykernel is not installed")
     path = os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     environ = {
         "SHAPE_OUT": str(tmp_path),

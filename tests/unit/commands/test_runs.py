@@ -57,6 +57,22 @@ def test_each_kind_of_file_is_explained(
     assert (document["kind"], document["step"], document["values"]["loss"]) == (kind, 10, 0.5)
 
 
+def test_the_state_of_a_trainer_is_explained_with_its_totals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """The progress is that of the exporter; a total of 0 or -1 is unknown."""
+    path = tmp_path / "trainer_state.json"
+    state = {"global_step": 20, "max_steps": 80, "num_train_epochs": -1}
+    path.write_text(json.dumps(state | {"log_history": [{"step": 20, "loss": 0.5}]}))
+    assert explain(path) == 0
+    output = capsys.readouterr().out
+    assert "2 of 2 lines understood" in output
+    assert "last values: step 20 of 80 (25%)" in output
+    assert '{"max_steps": 80}\n        Hugging Face state: total_steps 80' in output
+    assert explain(path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["values"]["total_steps"] == 80
+
+
 def test_an_event_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Each scalar is a line."""
     path = tmp_path / "events.out.tfevents.1764000000.host"

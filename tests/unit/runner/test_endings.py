@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -13,7 +15,9 @@ from tests.support.run_files import decode
 from tests.support.waiting import wait_until
 from tests.unit.sources.runs.trainer import kernel_tells_exits
 from trainvitals.runfile import STATE, State
+from trainvitals.runner.supervision import describe_signal_end
 from trainvitals.sources.runs.endings import read_ending
+from trainvitals.sources.runs.launches import Launch
 
 RUN = (sys.executable, "-m", "trainvitals", "run")
 BODY = """
@@ -103,7 +107,42 @@ def test_each_ending_is_noted(place, kind):
     done = launch(place, *write(place, f"{BODY}\n{end}\n"))
     assert done.returncode == code
     assert read_endings(place) == [expected]
-    assert "1 process, 1 of which reported run r" in done.stderr
+    assert "1 process, which reported run r" in done.stderr
+
+
+@pytest.mark.parametrize(("head", "name"), [(BODY, "r"), ("import os", "early")])
+@pytest.mark.parametrize("below", [False, True], ids=["the command", "below a shell"])
+def test_an_oom_kill_is_named_where_the_kernel_log_has_it(place, head, name, below):
+    """Situation 18: a stand-in, which kills itself, for the kernel's own kill."""
+    end = "time.sleep(1.5); print(os.getpid(), flush=True); os.kill(os.getpid(), 9)"
+    text = f"{head}\nimport time; {end}\n"
+    command = write(place, text)
+    shell = ("sh", "-c", f"{' '.join(command)}; exit $?")
+    done = launch(place, *(shell if below else command), options=("--name", name))
+    kernel = OOM.format(time=time.strftime("%a %b %d %H:%M:%S %Y"), pid=int(done.stdout))
+    assert done.returncode == (137 if below else -signal.SIGKILL)
+    known = "signal 9 (SIGKILL) ended the command; its sender is unknown"
+    assert (known in done.stderr) == (not below)
+    assert diagnose(place, name)["reason"].startswith("kill-outside")
+    (place / "kernel.txt").write_text(kernel)
+    found = diagnose(place, name, "--kernel-log", "kernel.txt")
+    assert found["reason"].startswith("oom"), found
+
+
+def test_the_kernel_s_own_kill_is_said_at_the_end(tmp_path):
+    """Where the launcher may read the kernel log; the sender of another SIGKILL is unknown."""
+    now = time.time()
+    kmsg = tmp_path / "kmsg"
+    lines = OOM.format(time="", pid=71).replace("[] ", "").splitlines()
+    micros = int(time.monotonic() * 1e6)
+    kmsg.write_text("".join(f"4,{at},{micros},-;{line}\n" for at, line in enumerate(lines)))
+    launch_ = Launch(None, (), now - 5, now, None, signal.SIGKILL)
+    said = "; signal 9 (SIGKILL) ended the command"
+    assert describe_signal_end(launch_, 71, kmsg) == f"{said}, sent by the kernel's OOM killer"
+    for pid, path in ((72, kmsg), (71, tmp_path / "missing")):
+        assert describe_signal_end(launch_, pid, path) == f"{said}; its sender is unknown"
+    assert describe_signal_end(replace(launch_, signal=None), 71, kmsg) == ""
+    assert describe_signal_end(replace(launch_, signal=15), 71, kmsg).endswith("ended the command")
 
 
 def test_an_interrupt_is_the_exception_of_its_rank(place):
@@ -130,6 +169,49 @@ def test_an_orphan_is_reaped(place):
     assert read_endings(place) == [("exception", 6, None, None)]
 
 
+# In the format of `dmesg -T`.
+OOM = (
+    "[{time}] python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+    "[{time}] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,"
+    "global_oom,task_memcg=/user.slice,task=python3,pid={pid},uid=0\n"
+    "[{time}] Out of memory: Killed process {pid} (python3) total-vm:9000000kB, anon-rss:8000000kB,"
+    " file-rss:4kB, shmem-rss:0kB, UID:0 pgtables:900kB oom_score_adj:0\n"
+)
+THREAD = """
+def work():
+    raise LookupError("no shard")
+thread = threading.Thread(target=work); thread.start(); thread.join()
+"""
+PLACE = "`LookupError: no shard`, raised at "
+
+
+@pytest.mark.parametrize(("head", "name"), [(BODY, "r"), ("import threading", "early")])
+def test_the_exception_of_a_thread_is_mentioned(place, head, name):
+    """The process succeeds, by its exit code, whether it trained before or not."""
+    done = launch(place, *write(place, f"{head}\n{THREAD}\n"), options=("--name", name))
+    assert done.returncode == 0
+    assert done.stderr.count("LookupError: no shard") == 1
+    found = diagnose(place, name)
+    assert found["reason"] == "finished"
+    assert [PLACE in sentence for sentence in found["speaks_against"]] == [True]
+
+
+def test_the_exception_of_a_thread_is_known_while_its_process_hangs(place):
+    """The loop has ended, and the main thread waits for it for ever."""
+    body = f"{BODY}\n{THREAD}\nopen('ready', 'w').close()\nthreading.Event().wait()\n"
+    launcher = subprocess.Popen(
+        (*RUN, "--run-dir", "runs", "--name", "r", "--", *write(place, body)),
+        cwd=place,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until((place / "ready").exists)
+        wait_until(lambda: PLACE in json.dumps(diagnose(place, "r")))
+    finally:
+        launcher.terminate()
+        launcher.wait()
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_the_exception_of_a_rank_of_multiprocessing_is_known(place, method):
     """Situation 17: multiprocessing prints it itself, and the interpreter's hook is not called."""
@@ -149,7 +231,7 @@ def test_a_process_that_replaces_itself_has_several_lives(place):
     text = f"{BODY}\nn = int(sys.argv[1])\n{again}\nsys.exit(3)\n"
     done = launch(place, *write(place, text), "2")
     assert done.returncode == 3
-    assert "1 process, 1 of which reported run r" in done.stderr
+    assert "1 process, which reported run r" in done.stderr
     paths = sorted((place / "runs").glob("*.tv"))
     notes = [note for path in paths if (note := read_ending(path))]
     assert len(paths) == 3
@@ -212,7 +294,7 @@ def test_a_full_run_directory_is_no_obstacle(place):
         (*inside, "sh", "-c", script), capture_output=True, text=True, check=True, cwd=place
     )
     assert done.stdout == "0\nfull\n"
-    assert "none of which proved to train" in done.stderr
+    assert "which did not prove to train" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -2,7 +2,12 @@
 
 import json
 
-from trainvitals.runner.failures import Failure, FailureDirectory, choose_failure
+from trainvitals.runner.failures import (
+    Failure,
+    FailureDirectory,
+    choose_failure,
+    choose_thread_failure,
+)
 
 AGENT = Failure(10, 105.0, "agent")
 FIRST = Failure(12, 101.0, "first", is_rank=True, attempt=1)
@@ -25,6 +30,14 @@ def test_without_ranks_the_last_failure_before_the_end_is_the_cause():
     assert choose_failure([], (), 106.0) is None
 
 
+def test_the_failure_of_a_thread_ends_no_command():
+    """The last one is known beside."""
+    thread = Failure(12, 105.5, "a thread", is_of_thread=True)
+    assert choose_failure([AGENT, thread], {12}, 106.0) is AGENT
+    assert choose_thread_failure([AGENT, Failure(1, 9.0, "x", is_of_thread=True), thread]) is thread
+    assert choose_thread_failure([AGENT]) is None
+
+
 def test_damaged_files_are_left_out():
     """Any program of the user may write there."""
     directory = FailureDirectory()
@@ -33,12 +46,17 @@ def test_damaged_files_are_left_out():
     for name, data in {
         "7.json": json.dumps(whole),
         "8.json": "{",
+        "7.thread.json": json.dumps(whole),
+        "7.other.json": json.dumps(whole),
         "9.json": "[]",
         "x.json": json.dumps(whole),
         "10.json": json.dumps(whole | {"time": "5"}),
         "11.json": json.dumps(whole | {"text": 1}),
     }.items():
         (directory.path / name).write_text(data)
-    assert directory.read() == [Failure(7, 5.0, "x", is_rank=True)]
+    assert directory.read() == [
+        Failure(7, 5.0, "x", is_rank=True),
+        Failure(7, 5.0, "x", is_rank=True, is_of_thread=True),
+    ]
     directory.close()
     assert not directory.path.exists()

@@ -51,6 +51,19 @@ def test_nothing_is_printed_and_nothing_large_is_imported():
     assert (done.stdout, done.stderr) == (plain.stdout, "")
 
 
+def test_a_start_imports_few_modules():
+    """Situation 24: a stand-in for the 2 ms that a start may take."""
+    code = "import sys; print(*sys.modules)"
+    one, other = (
+        set(start(code, environ={"TRAINVITALS_AUTOLOG": switch}).stdout.split())
+        for switch in ("1", "0")
+    )
+    small = {"__future__", "atexit", "contextlib", "sitecustomize", "types", "warnings"}
+    helpers = {"collections", "functools", "itertools", "keyword", "operator", "reprlib"}
+    more = {name for name in one - other if not name.startswith(("_", "importlib"))}
+    assert more <= small | helpers
+
+
 @pytest.mark.parametrize("switch", ["1", "0"])
 def test_the_users_module_runs_once_and_has_its_name(tmp_path, switch):
     """Whether the observation is on or off."""
@@ -224,7 +237,7 @@ def test_read_only_places_are_no_obstacle():
         check=False,
     )
     assert (done.returncode, done.stdout) == (3, "7\n")
-    assert done.stderr == "trainvitals: 1 process, none of which proved to train\n"
+    assert done.stderr == "trainvitals: 1 process, which did not prove to train\n"
 
 
 def test_a_watched_module_keeps_its_own_loader(tmp_path):
@@ -251,3 +264,34 @@ def test_the_startup_directory_has_one_module():
     """Whatever else is there could be imported by every program."""
     modules = {path.stem for path in Path(STARTUP).iterdir() if path.name != "__pycache__"}
     assert modules == {"sitecustomize"}  # Python 2 writes its .pyc beside the source
+
+
+THREADS = """
+import sys, threading
+def work(text):
+    if text == "exit": sys.exit(3)
+    raise ValueError(text)
+def run(text):
+    thread = threading.Thread(target=work, args=(text,), name="one"); thread.start(); thread.join()
+print(threading.excepthook is threading.__excepthook__)
+run("first"); run("exit")
+threading.excepthook = lambda args: print(args.exc_type, args.exc_value, args.thread.name)
+run("second")
+"""
+
+
+def test_the_exception_of_a_thread_is_left_and_goes_to_its_hook(tmp_path):
+    """Standard error, the hook of the program and what it is given are the same."""
+    with_it = start(THREADS, environ={"TRAINVITALS_FAILURES": str(tmp_path)})
+    without = start(THREADS, environ={"TRAINVITALS_AUTOLOG": "0"})
+    assert (with_it.stdout, with_it.stderr) == (without.stdout, without.stderr)
+    assert "True\n<class 'ValueError'> second one\n" in with_it.stdout
+    (left,) = tmp_path.iterdir()
+    assert left.name.endswith(".thread.json")
+    assert "ValueError: first" in json.loads(left.read_text())["text"]
+
+
+def test_a_thread_that_fails_is_no_obstacle_where_nothing_can_be_left(tmp_path):
+    """The directory may be gone."""
+    done = start(THREADS, environ={"TRAINVITALS_FAILURES": str(tmp_path / "gone")})
+    assert done.stderr == start(THREADS, environ={"TRAINVITALS_AUTOLOG": "0"}).stderr

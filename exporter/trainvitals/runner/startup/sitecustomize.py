@@ -47,9 +47,23 @@ def _start(here):
     import atexit
 
     package = os.path.dirname(os.path.dirname(here))
+    own = {}
     if os.environ.get("TRAINVITALS_FAILURES"):
         atexit.register(_attempt, _leave_traceback, package)
-    _load(package, "runner.imports").watch_imports(package)
+        own["threading"] = lambda module: _attempt(_watch_threads, (package, module))
+        own["jax"] = lambda _: _attempt(_note_jax, package)
+    _load(package, "runner.imports").watch_imports(package, own)
+
+
+def _watch_threads(found):
+    """Leave the tracebacks of errors that end threads of this process."""
+    package, threading = found
+    _load(package, "training.failure").watch_threads(threading)
+
+
+def _note_jax(package):
+    """Note that this process uses JAX, whose steps cannot be seen."""
+    _load(package, "training.failure").note_jax()
 
 
 def _leave_traceback(package):

@@ -348,6 +348,8 @@ class Evidence:
         is_ended: Whether the subject has ended according to the user; None if the user did not
             report this.
         pod: The masked lines from `kubectl describe pod`; None if the lines are not known.
+        thread_log: The masked lines of the traceback of the last exception that ended a thread other
+            than the main one; empty if no such exception is known.
         gaps: The sources of further evidence that could not be read.
     """
 
@@ -382,6 +384,7 @@ class Evidence:
     training: Training | None = None
     is_ended: bool | None = None
     pod: tuple[str, ...] | None = None
+    thread_log: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = field(default=())
 
     @property

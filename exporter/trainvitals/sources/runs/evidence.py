@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import psutil
@@ -35,7 +35,7 @@ from trainvitals.sources.runs.past_runs import LONGEST_TEXT, Run, Start
 from trainvitals.sources.runs.stalls import learn_threshold
 from trainvitals.sources.signals import describe_signal
 
-_SIGKILL = 9
+_SIGKILL, _SIGTERM = 9, 15
 _NEAR_SECONDS = 60.0
 _LOG = Gap(
     "its output",
@@ -73,10 +73,12 @@ def read_start(
     known = _add_output(known, start.launch)
     if ending is None:
         return known
-    if ending.reason == "unknown" and start.launch is not None:
-        ending = _add_exit(ending, start.launch)
+    launch = start.launch
+    is_of_command = start is run.telling and _is_end_of_command(ending, launch)
+    if launch is not None and (ending.reason == "unknown" or is_of_command):
+        ending = _add_exit(ending, launch)
         known = replace(known, training=_read_training(run, start, ending))
-    kills = None if kernel is None else _find_kills(kernel, start, ending.time)
+    kills = None if kernel is None else find_kills(kernel, (start.liveness.host_pid,), ending.time)
     was_counted = ending.reason == "oom"
     return replace(
         known,
@@ -99,6 +101,7 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
         kernel: The events in the kernel log; None if the kernel log cannot be read.
         gaps: The sources of evidence that could not be read.
     """
+    kills = None if kernel is None else find_kills(kernel, launch.pids, launch.ended)
     evidence = Evidence(
         subject="run",
         name=clean_text(launch.name or "", most=LONGEST_TEXT),
@@ -106,7 +109,8 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
         ended=launch.ended,
         exit_code=launch.exit_code,
         signal=launch.signal,
-        oom_kills=None if kernel is None else (),
+        oom_kills=kills,
+        cgroup=kills[0].task_memcg if kills else "",
         gaps=gaps,
     )
     return _add_output(evidence, launch)
@@ -117,20 +121,43 @@ def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
     output = None if launch is None else read_output(launch)
     if launch is not None and not output and launch.error:
         output = launch.error
+    of_thread = "" if launch is None else launch.thread_error or ""
+    evidence = replace(evidence, thread_log=_mask(of_thread))
     if output is None:
         return replace(evidence, gaps=(*evidence.gaps, _LOG))
-    return replace(evidence, log=tuple(line.text for line in parse_log(output)))
+    return replace(evidence, log=_mask(output))
+
+
+def _mask(text: str) -> tuple[str, ...]:
+    return tuple(line.text for line in parse_log(text))
+
+
+def _is_end_of_command(ending: Ending, launch: Launch | None) -> bool:
+    """Return whether a command failed by an exception other than those of its ranks.
+
+    A program that executes a notebook ends the kernel after the exception of a cell. If the command
+    itself received SIGTERM before, its exception says so.
+    """
+    if launch is None or not launch.exit_code or launch.error is None:
+        return False
+    is_only = len(launch.runs) == 1
+    return ending.signal == _SIGTERM or (ending.reason == "finished" and is_only)
 
 
 def _add_exit(ending: Ending, launch: Launch) -> Ending:
-    """Add the exit of the rank's command to the evidence for an ending whose cause is unknown."""
+    """Return an ending with the exit of the command that the rank was part of."""
     if launch.signal is not None:
         how = f"{describe_signal(launch.signal)} killed the command of `trainvitals run`"
     elif launch.exit_code is not None:
         how = f"the command of `trainvitals run` ended with exit code {launch.exit_code}"
     else:
         return ending
-    return replace(ending, evidence=f"{ending.evidence.removesuffix('.')}; {how}.")
+    evidence = f"{ending.evidence.removesuffix('.')}; {how}."
+    if ending.reason == "unknown":
+        return replace(ending, evidence=evidence)
+    return replace(
+        ending, reason="exception", exit_code=launch.exit_code, signal=None, evidence=evidence
+    )
 
 
 def _read_training(run: Run, start: Start, ending: Ending | None = None) -> Training:
@@ -230,11 +257,14 @@ def read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...] 
     )
 
 
-def _find_kills(kernel: KernelNews, start: Start, ended: float) -> tuple[OomKill, ...]:
+def find_kills(
+    kernel: KernelNews, pids: Collection[int | None], ended: float | None
+) -> tuple[OomKill, ...]:
+    """Return the OOM kills of processes at about the time when they ended."""
     return tuple(
         kill
         for kill in kernel.oom_kills
-        if kill.pid == start.liveness.host_pid and abs(kill.time - ended) <= _NEAR_SECONDS
+        if kill.pid in pids and ended is not None and abs(kill.time - ended) <= _NEAR_SECONDS
     )
 
 

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from trainvitals.foreign_files import open_named
 from trainvitals.foreign_text import strip_escape_codes
-from trainvitals.sources.runs.line_formats import LineFormat, choose_format, list_entries
+from trainvitals.sources.runs.line_formats import (
+    STATE_NAME,
+    LineFormat,
+    choose_format,
+    read_state,
+    record_totals,
+)
 from trainvitals.sources.runs.line_matcher import LineMatcher
 from trainvitals.sources.runs.lines import LineReader
 from trainvitals.sources.runs.mlflow import parse_metric
@@ -204,18 +210,36 @@ def _explain_lines(
     head = "\n".join(_split(data[:_HEAD_BYTES]))
     form = choose_format(os.fspath(path), head, LineMatcher(patterns))
     explainer = _Explainer()
-    texts = _split(data)
     document = data.decode(errors="replace") if form.is_document else ""
-    if form.is_document:
-        entries = list_entries(document)
-        texts = [document] if entries is None else [json.dumps(entry) for entry in entries]
+    state = read_state(document) if document else None
+    if state is not None:
+        return _explain_state(path, form, *state, is_cut=is_cut)
+    texts = [document] if form.is_document else _split(data)
     for number, text in enumerate(texts[:_MOST_KEPT], start=1):
         if text.strip():
-            whole = (
-                f'{{"log_history": [{text}]}}' if form.is_document and text != document else text
-            )
-            explainer.explain(number, text, partial(_take, form, whole, explainer.find_reader))
+            explainer.explain(number, text, partial(_take, form, text, explainer.find_reader))
     return explainer.finish(path, form.source, is_cut=is_cut or len(texts) > _MOST_KEPT)
+
+
+def _explain_state(
+    path: Path,
+    form: LineFormat,
+    entries: list[dict[str, object]],
+    totals: dict[str, int],
+    *,
+    is_cut: bool,
+) -> Explanation:
+    """Explain the entries in the history of a Trainer's state, and then its totals."""
+    explainer = _Explainer()
+    texts = [json.dumps(entry) for entry in entries]
+    for number, text in enumerate(texts, start=1):
+        whole = f'{{"log_history": [{text}]}}'
+        explainer.explain(number, text, partial(_take, form, whole, explainer.find_reader))
+    if totals:
+        record = partial(record_totals, explainer.find_reader("").scalars, totals)
+        take = partial(_record, STATE_NAME, record)
+        explainer.explain(len(texts) + 1, json.dumps(totals), take)
+    return explainer.finish(path, form.source, is_cut=is_cut)
 
 
 def _take(form: LineFormat, text: str, reader_of: Callable[[str], LineReader]) -> Taken:

@@ -7,22 +7,26 @@ name that begins with a dot, and then renamed. The note is created immediately i
 run, or otherwise as soon as a process below the command reports, and is updated when the command
 ends. The exporter and later launches remove notes that have not been written to for a day.
 
-=========== ====================================================================================
-member      value
-=========== ====================================================================================
-`format`    the number 1; a reader ignores a note with any other value
-`name`      the run name that the user gave, or null
-`runs`      the names of the runs that processes below the command reported; at most 64 strings
-`started`   when the command was started, in Unix seconds; less than 4e9
-`ended`     when the command ended, in Unix seconds, or null; null in the note of a launch that
-            was killed means that nothing is known about the end of its command
-`exit_code` 0 to 255, or null if the command has not ended or a signal killed it
-`signal`    1 to 64, or null if the command has not ended or no signal killed it
-`error`     the traceback of the exception that ended the command, as Python prints it, or null;
-            at most 16384 characters
-`log`       the absolute path of the file with the output of the command, or null
-`log_start` the size of this file when the command was started, in bytes
-=========== ====================================================================================
+============== =================================================================================
+member         value
+============== =================================================================================
+`format`       the number 1; a reader ignores a note with any other value
+`name`         the run name that the user gave, or null
+`runs`         the names of the runs that processes below the command reported; at most 64 strings
+`started`      when the command was started, in Unix seconds; less than 4e9
+`ended`        when the command ended, in Unix seconds, or null; null in the note of a launch that
+               was killed means that nothing is known about the end of its command
+`exit_code`    0 to 255, or null if the command has not ended or a signal killed it
+`signal`       1 to 64, or null if the command has not ended or no signal killed it
+`error`        the traceback of the exception that ended the command, as Python prints it, or null;
+               at most 16384 characters
+`thread_error` the traceback of the last exception that ended a thread other than the main one of a
+               process below the command, or null; at most 16384 characters
+`pids`         the process IDs of the command and of the processes that were seen below it, as
+               `trainvitals run` sees them, once the command has ended; at most 256 numbers
+`log`          the absolute path of the file with the output of the command, or null
+`log_start`    the size of this file when the command was started, in bytes
+============== =================================================================================
 
 Because any user may write to a run directory, a reader uses the note only for runs of the note's
 owner, and reads the log only if the log has the same owner.
@@ -46,6 +50,7 @@ from trainvitals.sources.runs.owners import Users
 SUFFIX = ".launch"
 MOST_ERROR_CHARACTERS = 16384
 MOST_RUNS = 64
+MOST_PIDS = 256
 
 _FORMAT = 1
 _MOST_BYTES = 65536
@@ -57,6 +62,7 @@ _MOST_LOG_BYTES = 4 << 20
 _LARGEST_FILE = 1 << 62
 _HIGHEST_CODE = 255
 _HIGHEST_SIGNAL = 64
+_HIGHEST_PID = 1 << 22
 _SLACK_SECONDS = 1.0
 
 
@@ -79,6 +85,9 @@ class Launch:
         log: The path of the file with the command's output; None if the output is not logged.
         log_start: The size of the log when the command was started, in bytes.
         owner: The ID of the user who owns the note.
+        thread_error: The traceback of the last exception that ended a thread other than the main one of
+            a process below the command; None if no such exception is known.
+        pids: The process IDs of the command and of processes below it; empty until the command ended.
     """
 
     name: str | None
@@ -91,6 +100,8 @@ class Launch:
     log: str | None = None
     log_start: int = 0
     owner: int = 0
+    thread_error: str | None = None
+    pids: Sequence[int] = ()
 
     def has_run(self, run: str) -> bool:
         """Return whether a process below the command reported, or was to report, the given run."""
@@ -104,7 +115,8 @@ def encode_launch(launch: Launch) -> bytes:
     data = json.dumps(members).encode()
     if len(data) <= _MOST_BYTES:
         return data
-    return json.dumps(members | {"error": None, "runs": launch.runs[:1]}).encode()
+    shorter = {"error": None, "thread_error": None, "runs": launch.runs[:1]}
+    return json.dumps(members | shorter).encode()
 
 
 def read_launches(directory: Path, users: Users = Users()) -> tuple[Launch, ...]:  # noqa: B008 - immutable
@@ -191,7 +203,7 @@ def _decode(data: bytes) -> Launch | None:
     started, ended = (_read_number(members.get(key)) for key in ("started", "ended"))
     if started is None:
         return None
-    runs = members.get("runs")
+    runs, pids = members.get("runs"), members.get("pids")
     name, log = (_read_text(members.get(key), _MOST_PATH) for key in ("name", "log"))
     return Launch(
         name=None if name is None else clean_label(name[:_MOST_NAME]),
@@ -203,11 +215,18 @@ def _decode(data: bytes) -> Launch | None:
         error=_read_text(members.get("error"), MOST_ERROR_CHARACTERS),
         log=log if log is not None and log.startswith("/") else None,
         log_start=_read_count(members.get("log_start"), _LARGEST_FILE) or 0,
+        thread_error=_read_text(members.get("thread_error"), MOST_ERROR_CHARACTERS),
+        pids=_read_pids(pids) if isinstance(pids, list) else (),
     )
 
 
 def _read_runs(runs: Sequence[Any]) -> tuple[str, ...]:
     return tuple(clean_label(run[:_MOST_NAME]) for run in runs[:MOST_RUNS] if isinstance(run, str))
+
+
+def _read_pids(pids: Sequence[Any]) -> tuple[int, ...]:
+    found = (_read_count(pid, _HIGHEST_PID) for pid in pids[:MOST_PIDS])
+    return tuple(pid for pid in found if pid)
 
 
 def _read_number(value: object) -> float | None:

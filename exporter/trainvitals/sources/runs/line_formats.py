@@ -59,6 +59,8 @@ _MOST_ENTRIES = 100_000
 _TABLES = (".csv", ".tsv")
 _JSON_LINES = (".jsonl", ".ndjson")
 _STATE = "trainer_state.json"
+STATE_NAME = "Hugging Face state"
+_TOTALS = {"max_steps": "total_steps", "num_train_epochs": "total_epochs"}
 # File names that do not identify a run; a run with such a file is named after the file's folder.
 WELL_KNOWN_NAMES = frozenset(
     {"results.csv", "metrics.csv", "trainer_log.jsonl", _STATE, "metrics.json", "scalars.json"}
@@ -192,13 +194,31 @@ class StateFormat:
             taken = _record(entry.items(), reader_of)
         reader = reader_of("")
         if reader is not None and taken.format:
-            _record_totals(reader.scalars, found)
-        return taken._replace(format="Hugging Face state") if taken.format else taken
+            record_totals(reader.scalars, list_totals(found))
+        return taken._replace(format=STATE_NAME) if taken.format else taken
 
 
-def list_entries(document: str) -> list[dict[str, object]] | None:
-    """Return the history entries in a Trainer's state; None if the document has no history."""
-    return _list_entries(_parse_object(document) or {})
+def read_state(document: str) -> tuple[list[dict[str, object]], dict[str, int]] | None:
+    """Return the entries in the history of a Trainer's state, and its totals by name.
+
+    The result is None if the state has no history.
+    """
+    found = _parse_object(document) or {}
+    entries = _list_entries(found)
+    return None if entries is None else (entries, list_totals(found))
+
+
+def list_totals(document: Mapping[str, object]) -> dict[str, int]:
+    """Return the totals in a Trainer's state that are known, by their names."""
+    totals = ((name, document.get(name)) for name in _TOTALS)
+    counts = {name: read_count(total) for name, total in totals if isinstance(total, (int, float))}
+    return {name: count for name, count in counts.items() if count}
+
+
+def record_totals(scalars: RunScalars, totals: Mapping[str, int]) -> None:
+    """Record the totals of a Trainer's state."""
+    for name, count in totals.items():
+        scalars.set_word(_TOTALS[name], float(count))
 
 
 def _list_entries(document: Mapping[str, object]) -> list[dict[str, object]] | None:
@@ -232,14 +252,6 @@ def _record(cells: Iterable[tuple[str, object]], reader_of: Readers) -> Taken:
     reader = reader_of("")
     row = make_row(cells)
     return record_row(reader.scalars, row) if reader is not None else Taken(reason="too many runs")
-
-
-def _record_totals(scalars: RunScalars, document: Mapping[str, object]) -> None:
-    for name, word in (("max_steps", "total_steps"), ("num_train_epochs", "total_epochs")):
-        total = document.get(name)
-        count = read_count(total) if isinstance(total, (int, float)) else None
-        if count:
-            scalars.set_word(word, float(count))
 
 
 def _parse_object(line: str) -> dict[str, object] | None:

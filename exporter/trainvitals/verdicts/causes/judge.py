@@ -38,6 +38,7 @@ from trainvitals.verdicts.causes import (
     slurm,
     start,
     storage,
+    threads,
     tpu,
     training,
     workers,
@@ -146,7 +147,7 @@ def judge(evidence: Evidence) -> Verdict:
         and not (is_named and finding.reason in _VAGUE)
     )
     first = training.add_circumstances(case, _describe_contradiction(first, others))
-    return Verdict(first, others)
+    return Verdict(threads.add_thread_error(case, first), others)
 
 
 def _examine(case: Case) -> list[Finding]:

@@ -11,9 +11,15 @@ draws around frames counts as indentation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from trainvitals.verdicts.causes.frames import (
+    FRAME,
+    names_exception,
+    read_frame,
+    read_name_of_ipython,
+)
 from trainvitals.verdicts.causes.lines import simplify
 from trainvitals.verdicts.causes.ranks import is_launcher_line, read_table_rank, split_rank
 from trainvitals.verdicts.causes.words import is_progress
@@ -28,8 +34,7 @@ _ASIDE = (_IGNORED, "Exception in thread", "Error in ", "--- Logging error ---")
 _OF_CPP = "C++ Traceback"
 _NAME = re.compile(r"^[A-Za-z_][\w.]{0,200}(?=:|$)")
 _BARE_NAME = re.compile(r"^(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?=: |:?$)")
-_FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
-# Functions that run finalizers and exit handlers; Python prints and discards their exceptions.
+# Functions that run finalizers and exit handlers, whose exceptions Python prints and drops.
 _FINALIZERS = frozenset(
     {
         "__del__",
@@ -54,6 +59,8 @@ _RECORD = re.compile(
     r"|\W{0,2}(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b(?! ?\()"
 )
 _LONGEST_MESSAGE, _LONGEST_HEAD = 14, 200
+# The exceptions of programs that execute notebooks; the message contains the traceback of the cell.
+_OF_CELLS = ("CellExecutionError", "PapermillExecutionError")
 _LAUNCHERS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException")
 # A script's exception about a program that the script started.
 _OF_CHILD = re.compile(
@@ -182,7 +189,7 @@ def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
 
 def find_script(lines: Sequence[str]) -> str:
     """Return the first script outside of libraries in a traceback; an empty string if none."""
-    frames = [found for line in lines if (found := _FRAME.search(line[:700])) is not None]
+    frames = [found for line in lines if (found := FRAME.search(line[:700])) is not None]
     names = (found[1] for found in frames if found[3] == "<module>")
     return next(
         (name for name in names if name.endswith(".py") and not any(map(name.count, _LIBRARIES))),
@@ -266,6 +273,7 @@ class _Reader:
         self._stream = stream
         self._rank = rank
         self._at = 0
+        self._last_name = ""
 
     def read(self) -> Iterator[_Part]:
         """Yield the tracebacks in the stream."""
@@ -277,10 +285,12 @@ class _Reader:
             if _START in text[:_LONGEST_HEAD] and _OF_CPP not in text[:_LONGEST_HEAD]:
                 joint = joint if before.startswith(_JOINTS) else _Joint()
                 rank = self._rank if "traceback :" not in text else table_rank
-                part = self._read_part(
-                    rank, before, joint, is_nested="Original " in text[:_LONGEST_HEAD]
+                is_nested = "Original " in text[:_LONGEST_HEAD] or (
+                    self._last_name.endswith(_OF_CELLS) and bool(read_name_of_ipython(text))
                 )
+                part = self._read_part(rank, before, joint, is_nested=is_nested)
                 if part is not None:
+                    self._last_name = part.traceback.errors[-1].name
                     yield part
                 before, joint = "", _Joint()
                 continue
@@ -334,23 +344,30 @@ class _Reader:
         )
 
     def _skip_frames(self, head: str) -> tuple[str, str, set[str]]:
-        """Skip frames; return the traceback's place, its last place, and the function names."""
-        indent = _indent(head)
-        is_boxed = "╭" in head
+        """Skip frames; return their place, the last place, and the names of their functions."""
+        is_end = self._make_end(head)
         place = own_place = ""
         functions: set[str] = set()
         while self._at < len(self._stream):
             text = self._stream[self._at][1]
-            is_inside = text.startswith(("│", "╰")) if is_boxed else _indent(text) > indent
-            if text.strip() and not is_inside:
+            if text.strip() and is_end(text):
                 break
-            frame = _FRAME.search(text[:700])
+            frame = read_frame(text)
             if frame is not None:
-                place = f"{frame[1]}:{frame[2]}" + (f" in {frame[3]}" if frame[3] else "")
+                place, function = frame
                 own_place = own_place if any(part in place for part in _LIBRARIES) else place
-                functions.add(frame[3])
+                functions.add(function)
             self._at += 1
         return own_place or place, place, functions
+
+    def _make_end(self, head: str) -> Callable[[str], bool]:
+        """Return a function that recognizes the line with the name of the exception."""
+        if name := read_name_of_ipython(head):
+            return lambda text: _START in text or names_exception(text, name)
+        if "╭" in head:
+            return lambda text: not text.startswith(("│", "╰"))
+        indent = _indent(head)
+        return lambda text: _indent(text) <= indent
 
     def _read_error(self) -> Error:
         line, text = self._stream[self._at]

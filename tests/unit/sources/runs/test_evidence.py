@@ -23,6 +23,7 @@ from trainvitals.sources.containers.evidence import OomKill
 from trainvitals.sources.host.kernel_log import KernelNews
 from trainvitals.sources.runs.evidence import find_run, read_process, read_run
 from trainvitals.sources.runs.history import choose_run, read_run_history
+from trainvitals.sources.runs.launches import Launch, encode_launch
 from trainvitals.verdicts.causes.judge import judge
 
 __all__ = ["run_dir"]
@@ -89,6 +90,30 @@ def test_what_the_exporter_noted_is_evidence(tmp_path, reason, number, verdict):
     assert (evidence.started, evidence.ended) == (NOON, NOON + 60)
     assert (evidence.host.memory_available_bytes, evidence.host.memory_total_bytes) == (5, 10)
     assert judge(evidence).reason == verdict
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "error", "runs", "expected"),
+    [
+        # As a program that executes a notebook, and ends the kernel or has it end.
+        ("signal", 1, "ValueError: a cell", ("bert",), (1, None)),
+        ("finished", 1, "ValueError: a cell", ("bert",), (1, None)),
+        ("finished", 1, "ValueError: of the second one", ("bert", "second"), (0, None)),
+        ("finished", 1, None, ("bert",), (0, None)),
+        ("signal", 1, None, ("bert",), (None, 15)),
+        ("signal", 0, None, ("bert",), (None, 15)),
+    ],
+)
+def test_a_command_that_fails_by_an_exception_is_the_cause(
+    tmp_path, reason, code, error, runs, expected
+):
+    """It explains the SIGTERM that the rank received, and is no success although the rank had one."""
+    RunFile(tmp_path).note(reason, after=60.0, signal_=15 if reason == "signal" else None)
+    launch = Launch("bert", runs, NOON - 60, NOON + 62, code, None, error, owner=os.geteuid())
+    (tmp_path / "run.1.aa.launch").write_bytes(encode_launch(launch))
+    evidence = read_run(choose_run(find(tmp_path), "bert"), None)
+    assert (evidence.exit_code, evidence.signal) == expected
+    assert ("ended with exit code 1" in evidence.training.source) == (expected == (1, None))
 
 
 def test_a_process_that_runs_is_told_with_its_command_masked():

@@ -35,6 +35,8 @@ LAUNCH = Launch(
     log="/logs/out.log",
     log_start=7,
     owner=os.geteuid(),
+    thread_error="Traceback\nKeyError: 1",
+    pids=(71, 72),
 )
 OTHER_USER = 54321
 
@@ -72,6 +74,9 @@ def test_a_note_without_its_essentials_is_left_aside(tmp_path, member, value):
         ("log", "relative", "log", None),
         ("log_start", -1, "log_start", 0),
         ("error", "x" * 16385, "error", None),
+        ("thread_error", 1, "thread_error", None),
+        ("pids", [1, 0, -1, True, "7", 9], "pids", (1, 9)),
+        ("pids", 7, "pids", ()),
         ("runs", "bert", "runs", ()),
         ("runs", [1, "a\nb"], "runs", ("a_b",)),
         ("ended", float("nan"), "ended", None),

@@ -187,6 +187,58 @@ def test_a_box_of_rich_is_read():
     assert names(traceback) == ["ValueError"]
 
 
+CELL = (
+    "---------------------------------------------------------------------------",
+    "LookupError                               Traceback (most recent call last)",
+    "Cell In[7], line 2",
+    "      1 state = {}",
+    "----> 2 restore(state)",
+    "",
+    "Cell In[5], line 4, in restore(state)",
+    "      3     if not state:",
+    "----> 4         raise LookupError(",
+    "      5             'no shard')",
+    "",
+    "File ~/env/lib/python3.11/site-packages/torch/nn/modules/module.py:80, in Module.run(self)",
+    "     79 def run(self):",
+    "---> 80     self.go()",
+    "",
+    "LookupError: no shard",
+)
+
+
+def test_the_traceback_of_a_cell_is_read():
+    """IPython does not indent frames; the exception is the line with the name in the first line."""
+    (traceback,) = read_tracebacks(("epoch 1", *CELL, "", "epoch 2"))
+    assert names(traceback) == ["LookupError"]
+    assert traceback.errors[0].headline == "LookupError: no shard"
+    assert traceback.place == "cell In[5]:4 in restore"
+
+
+def test_an_exception_of_a_program_that_executes_notebooks_contains_that_of_the_cell():
+    """The message of the one is the traceback of the other, so that they are one."""
+    outer = (
+        "Traceback (most recent call last):",
+        '  File "/env/bin/execute", line 8, in <module>',
+        "    sys.exit(main())",
+        "runner.exceptions.CellExecutionError: the following cell failed:",
+        "------------------",
+        "restore(state)",
+        "------------------",
+        "",
+        "",
+    )
+    (traceback,) = read_tracebacks((*outer, *CELL))
+    assert names(traceback) == ["CellExecutionError", "LookupError"]
+    assert traceback.place == "cell In[5]:4 in restore"
+
+
+def test_a_cell_s_traceback_without_its_end_is_read_to_the_next_one():
+    """A log may have many of them."""
+    (traceback,) = read_tracebacks((*CELL[:5], *CELL))
+    assert names(traceback) == ["LookupError"]
+
+
 def test_a_traceback_that_is_cut_off_is_none():
     """Without the line of the exception nothing is known."""
     assert read_tracebacks(PLAIN[:6]) == ()
