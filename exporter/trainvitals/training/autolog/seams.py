@@ -54,14 +54,6 @@ class TrainingThread:
     def __init__(self) -> None:
         self.ident = 0
 
-    def is_other(self) -> bool:
-        """Return whether another thread trains than the one that calls this."""
-        return self.ident != 0 and self.ident != get_ident()
-
-    def claim(self) -> None:
-        """Record that the current thread trains, unless a thread does."""
-        self.ident = self.ident or get_ident()
-
 
 class Seam:
     """One kind of events in a training loop, observed at one or more functions.
@@ -78,7 +70,19 @@ class Seam:
     Attributes:
         is_off: Whether the observation has ended.
         is_inside: Whether a call is being observed; calls inside that call are not observed.
+        is_idle: Whether calls are of no interest for now; hooks are called nevertheless.
     """
+
+    __slots__ = (
+        "_failed",
+        "_is_compiling",
+        "_name",
+        "_replaced",
+        "_thread",
+        "is_idle",
+        "is_inside",
+        "is_off",
+    )
 
     def __init__(
         self,
@@ -88,22 +92,21 @@ class Seam:
         thread: TrainingThread,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        self.is_off = self.is_inside = False
+        self.is_off = self.is_inside = self.is_idle = False
         self._name = name
         self._is_compiling = is_compiling
         self._thread = thread
         self._failed = failed
-        leave_uncompiled(Seam._attempt, with_calls=True)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
         """Return a hook for a framework, which calls a function unless its call is being compiled."""
-        is_compiling = self._is_compiling
+        is_compiling, attempt = self._is_compiling, self._guard(function)
 
         def call(*args: object) -> None:
             if is_compiling() or self.is_off:
                 return
-            self._attempt(function, *args)
+            attempt(*args)
 
         leave_uncompiled(call, with_calls=True)
         return call
@@ -126,6 +129,8 @@ class Seam:
         """
         original = getattr(owner, attribute)
         is_compiling, thread = self._is_compiling, self._thread
+        begin = None if before is None else self._guard(before)
+        end = None if after is None else self._guard(after)
 
         # Between two steps, a model displaces this code from the caches of the processor, so that
         # each further function costs microseconds.
@@ -135,25 +140,23 @@ class Seam:
                 is_compiling()
                 or self.is_off
                 or self.is_inside
+                or self.is_idle
                 or thread.ident not in (0, get_ident())
             ):
                 return original(*args, **kwargs)
             self.is_inside, has_returned, result = True, False, None
             try:
-                if before is not None:
-                    self._attempt(before, args, kwargs)
+                if begin is not None:
+                    begin(args, kwargs)
                 result = original(*args, **kwargs)
                 has_returned = True
             finally:
                 self.is_inside = False
-                if after is not None:
-                    self._attempt(after, args, result, None if has_returned else sys.exc_info()[1])
+                if end is not None:
+                    end(args, result, None if has_returned else sys.exc_info()[1])
             return result
 
         leave_uncompiled(call)
-        for function in (before, after):
-            if function is not None:
-                leave_uncompiled(function, with_calls=True)
         # A function is pickled by its name, so that each name must lead to the same function.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):
@@ -177,9 +180,11 @@ class Seam:
         """The counter of errors in the observation."""
         return self
 
-    @guard
-    def _attempt(self, function: Callable[..., object], *args: object) -> None:
-        function(*args)
+    def _guard(self, function: Callable[..., object]) -> Callable[..., object]:
+        """Return a function whose first exception ends the observation."""
+        guarded = guard(function, owner=self)
+        leave_uncompiled(guarded, with_calls=True)
+        return guarded
 
     def note(self, error: Exception) -> None:
         """End the observation after its first error."""
