@@ -324,7 +324,7 @@ def test_checkpoints_are_counted_and_go_where_they_would(tmp_path, run_dir):
 
 
 def test_a_step_makes_few_calls():
-    """At most 36 calls of functions of the package in a step, of which there were 48."""
+    """At most 36 calls of functions of the package in a step, of which there were 42."""
     calls = []
 
     class Count(lightning.pytorch.Callback):
