@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainvitals.training.accumulation import AccumulatedStep
 from trainvitals.training.frameworks import count_samples, count_tokens, sort_validation
@@ -363,7 +363,7 @@ def _choose_gpus(trainer: Trainer) -> list[int] | None:
 
 
 def _find_loss(outputs: object) -> Tensor | None:
-    loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+    loss: Any = outputs.get("loss") if isinstance(outputs, dict) else outputs
     if not hasattr(loss, "detach"):
         return None
     detached: Tensor = loss.detach() if getattr(loss, "requires_grad", True) else loss
