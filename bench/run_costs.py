@@ -26,7 +26,6 @@ from bench.fit_costs import BLOCK, Batch, Batches, Model, choose_size, make_batc
 from trainvitals.training.autolog.observer import Autolog
 
 PLACES = (
-    (torch.Tensor, "backward"),
     (torch.autograd, "backward"),
     (torch.amp.GradScaler, "scale"),
     (torch.amp.GradScaler, "step"),

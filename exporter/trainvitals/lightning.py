@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainvitals.training.accumulation import AccumulatedStep
 from trainvitals.training.frameworks import count_samples, count_tokens, sort_validation
@@ -126,6 +126,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record the totals of the fit, and the step from which the fit resumes."""
         monitor = self._watched()
+        self._step_before = trainer.global_step
         monitor.set_totals(
             epochs=_known(trainer.max_epochs),
             steps=_known(trainer.max_steps),
@@ -142,6 +143,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         self.current_epoch = trainer.current_epoch
         self._batch = None
         self._has_tokens = True
+        self._step_before = trainer.global_step
         self._open_step = AccumulatedStep()
         monitor = self._watched()
         monitor.start_epoch(trainer.current_epoch, steps=_count_epoch_steps(trainer))
@@ -160,8 +162,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         if self._is_saving:
             self._end_saving()
         self._pace.begin_batch()
-        self._step_before = trainer.global_step
-        self._watched().mark("forward")
+        (self.monitor or self._watched()).mark("forward")
 
     @guard
     def on_before_backward(
@@ -171,12 +172,12 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         loss: Tensor,
     ) -> None:
         """Record that the forward phase ends and the backward phase begins."""
-        self._watched().mark("backward")
+        (self.monitor or self._watched()).mark("backward")
 
     @guard
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record that the backward phase ends."""
-        self._watched().mark("other")
+        (self.monitor or self._watched()).mark("other")
 
     @guard
     def on_before_optimizer_step(
@@ -186,7 +187,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         optimizer: Optimizer,
     ) -> None:
         """Begin the optimizer step, and record the learning rate."""
-        self._watched().mark("optimizer")
+        (self.monitor or self._watched()).mark("optimizer")
         rate = optimizer.param_groups[0]["lr"]
         self._open_step.learning_rate = rate if isinstance(rate, float) else None
 
@@ -206,18 +207,19 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         if self._batch is None:  # all batches of a loader have the same structure
             self._has_tokens = tokens is not None
         self._open_step.add(samples, tokens, _find_loss(outputs))
-        is_over = trainer.global_step != self._step_before or not is_automatic
+        step_before, self._step_before = self._step_before, trainer.global_step
+        is_over = self._step_before != step_before or not is_automatic
         self._pace.end_batch(samples, steps=int(is_over))
-        monitor = self._watched()
+        monitor = self.monitor or self._watched()
         if is_over:
             parts = trainer.accumulate_grad_batches if is_automatic else 1
-            self._open_step.record(monitor, parts=parts, global_step=trainer.global_step)
+            self._open_step.record(monitor, parts=parts, global_step=self._step_before)
             self._open_step = AccumulatedStep()
         # Lightning's index is wrong if the training step itself consumes the loader's iterator.
         self._batch = batch_idx if self._batch is None else self._batch + 1
         if self._batch % self.log_interval == 0:
             monitor.mark("other")
-            self._sample_batch(self._batch, self._step_before, prints=trainer.is_global_zero)
+            self._sample_batch(self._batch, step_before, prints=trainer.is_global_zero)
             self._pace.wait()
         monitor.mark("data_wait")
 
@@ -361,9 +363,11 @@ def _choose_gpus(trainer: Trainer) -> list[int] | None:
 
 
 def _find_loss(outputs: object) -> Tensor | None:
-    loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-    detach = getattr(loss, "detach", None)
-    return detach() if detach is not None else None
+    loss: Any = outputs.get("loss") if isinstance(outputs, dict) else outputs
+    if not hasattr(loss, "detach"):
+        return None
+    detached: Tensor = loss.detach() if getattr(loss, "requires_grad", True) else loss
+    return detached
 
 
 def _is_from_loader(exception: BaseException) -> bool:

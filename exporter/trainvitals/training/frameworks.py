@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
+from operator import itemgetter
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,8 +42,8 @@ def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
     graphs = getattr(batch, "num_graphs", None)
     if isinstance(graphs, int):
         return graphs
-    shape = _find_shape(batch)
-    if shape is not None:
+    shape = getattr(batch, "shape", None)
+    if isinstance(shape, tuple):
         return int(shape[0]) if shape else None
     if depth == 0 or isinstance(batch, str | bytes):
         return None
@@ -51,9 +52,13 @@ def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
 
 def _count_in_collection(batch: object, depth: int) -> int | None:
     members = list(islice(_iterate_members(batch), _MOST_MEMBERS))
-    shapes = [shape for member in members if (shape := _find_shape(member))]
+    shapes = [
+        shape
+        for each in members
+        if isinstance(shape := getattr(each, "shape", None), tuple) and shape
+    ]
     if shapes:
-        lengths = {shape[0] for shape in shapes}
+        lengths = set(map(itemgetter(0), shapes))
         is_ragged = len(lengths) > 1 and len({shape[1:] for shape in shapes}) == 1
         return len(batch) if is_ragged and isinstance(batch, Sequence) else int(shapes[0][0])
     counts = (count_samples(member, depth=depth - 1) for member in members)
@@ -77,12 +82,9 @@ def count_tokens(batch: object, *, depth: int = 2) -> int | None:
     return None
 
 
-def _find_shape(value: object) -> tuple[int, ...] | None:
-    shape = getattr(value, "shape", None)
-    return shape if isinstance(shape, tuple) else None
-
-
 def _iterate_members(batch: object) -> Iterator[object]:
+    if isinstance(batch, list | tuple):  # without a look at the abstract classes
+        return iter(batch)
     if isinstance(batch, Mapping):
         return iter(batch.values())
     if isinstance(batch, Sequence):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 MOST_ERRORS = 10
 
@@ -34,22 +34,38 @@ class Guarded(Protocol):
 Owner = TypeVar("Owner", bound=Guarded)
 
 
+@overload
 def guard(
     method: Callable[Concatenate[Owner, Arguments], Result],
-) -> Callable[Concatenate[Owner, Arguments], Result | None]:
-    """Return a method that, when it raises an exception, counts the error and returns None.
+) -> Callable[Concatenate[Owner, Arguments], Result | None]: ...
+
+
+@overload
+def guard(
+    method: Callable[Arguments, Result], *, owner: Guarded
+) -> Callable[Arguments, Result | None]: ...
+
+
+def guard(
+    method: Callable[..., Result], *, owner: Guarded | None = None
+) -> Callable[..., Result | None]:
+    """Return a function that, when it raises an exception, counts the error and returns None.
 
     KeyboardInterrupt and SystemExit propagate, because they are not errors of the method.
+
+    Args:
+        method: The method or function.
+        owner: The object that counts the errors; None for the object that has the method.
     """
 
-    def guarded(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result | None:
+    def guarded(*args: Any, **kwargs: Any) -> Result | None:  # noqa: ANN401 - those of the method
         try:
-            return method(self, *args, **kwargs)
+            return method(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - training must continue
-            self.errors.note(error)
+            (args[0] if owner is None else owner).errors.note(error)
             return None
 
-    return update_wrapper(guarded, method)  # type: ignore[return-value] # its `self` has a name
+    return update_wrapper(guarded, method)
 
 
 class Errors:

@@ -120,7 +120,7 @@ class Values:
         is_on_host = getattr(value, "is_cpu", None)
         if is_on_host is None:
             return _read_number(value)
-        tensor = cast("Tensor", value)
+        tensor: Tensor = value  # type: ignore[assignment] # a call of `cast` fewer on every step
         if hasattr(type(tensor), "to_local"):
             local = _local_part(tensor)
             if local is None:
@@ -285,9 +285,10 @@ class _Distributed(Protocol):
 
 def _read_on_host(tensor: Tensor) -> float | None:
     try:
-        return _as_float(tensor.item())
-    except (RuntimeError, ValueError):  # the tensor has several values, is sparse, or is not real
+        number = tensor.item()
+    except (RuntimeError, ValueError):  # the tensor has several values or is sparse
         return None
+    return number if type(number) is float else _as_float(number)
 
 
 def _read_number(value: object) -> float | None:

@@ -106,15 +106,12 @@ class ValueRecorder:
                 )
             return
         if at == LOSS:
-            self._take_loss(number)
+            self._loss = number
+            self._fresh_losses.append(number)
             return
         self._words[at] = number
         if at == GRADIENT_NORM and number - number != 0.0:
             self._journal.count_nonfinite("gradient")
-
-    def _take_loss(self, loss: float) -> None:
-        self._loss = loss
-        self._fresh_losses.append(loss)
 
     def _review_losses(self) -> None:
         """Check all losses since the last call; separate checks would take three times as long."""

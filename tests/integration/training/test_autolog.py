@@ -229,6 +229,28 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"], dict(torch._dynamo
     assert record.step[STEP["steps"]] == 8
 
 
+def test_an_observed_step_makes_few_calls(tmp_path):
+    """At most 40 calls of functions of the package in a step, of which there were 58."""
+    body = """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+def train():
+    for batch in load(512):
+        optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+calls = 0
+def count(frame, event, _):
+    global calls
+    calls += event == "call" and "/trainvitals/" in frame.f_code.co_filename
+train()
+sys.setprofile(count)
+train()
+sys.setprofile(None)
+print(calls / 64)
+"""
+    done, (record,) = run(tmp_path, *write(tmp_path, body))
+    assert record.step[STEP["steps"]] == 128
+    assert 0 < float(done.stdout) <= 40
+
+
 def test_what_a_signal_ends_is_reported_as_such(tmp_path):
     """SIGKILL leaves the last step, and the exit status is that of the signal."""
     body = LOOPS["a plain loop"][0] + "import os; os.kill(os.getpid(), 9)\n"

@@ -323,6 +323,31 @@ def test_checkpoints_are_counted_and_go_where_they_would(tmp_path, run_dir):
     assert state(record, "last_checkpoint_time") is not None
 
 
+def test_a_step_makes_few_calls():
+    """At most 36 calls of functions of the package in a step, of which there were 42."""
+    calls = []
+
+    class Count(lightning.pytorch.Callback):
+        """Counts the calls in all but the first batch."""
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            """Begin with the second batch."""
+            if batch_idx == 0:
+                sys.setprofile(self.count)
+
+        def on_train_epoch_end(self, trainer, pl_module):
+            """End after the last batch."""
+            sys.setprofile(None)
+
+        def count(self, frame, event, _):
+            """Keep the name of a function."""
+            if event == "call" and "/trainvitals/" in frame.f_code.co_filename:
+                calls.append(frame.f_code.co_name)
+
+    fit([ResourceMonitorCallback(log_interval=1000), Count()], train=load(65 * 4))
+    assert 0 < len(calls) / 64 <= 36
+
+
 def test_loggers_of_the_user_stay_and_ours_goes(tmp_path):
     """During the fit it is the last, after the fit it is gone."""
     own = lightning.pytorch.loggers.CSVLogger(str(tmp_path), name="own")

@@ -28,7 +28,7 @@ class StepCounter:
     def __init__(self) -> None:
         self.steps = 0
         self._counts: dict[int, int] = {}
-        self._leader: tuple[int, weakref.ref[object]] | None = None
+        self._leader: weakref.ref[object] | None = None
         self._silent = 0
 
     def count(self, optimizer: object) -> bool:
@@ -43,42 +43,51 @@ class StepCounter:
             count = self.steps + 1
         self._counts[owner] = self.steps = count
         self._silent = 0
-        if self._leader is None or self._leader[0] != owner or self._is_leader_gone():
+        if self._leader is None or self._leader() is not optimizer:
             self._lead(owner, optimizer)
         return True
 
     def _is_leader_gone(self) -> bool:
-        return self._leader is not None and self._leader[1]() is None
+        return self._leader is not None and self._leader() is None
 
     def _lead(self, owner: int, optimizer: object) -> None:
         if len(self._counts) > _MOST_OPTIMIZERS:  # optimizers that each lived for a few steps
             self._counts = {owner: self.steps}
-        self._leader = (owner, weakref.ref(optimizer))
+        self._leader = weakref.ref(optimizer)
 
 
 class Batches:
     """Counts the samples and tokens in the batches that are used for training.
 
     A loop may fetch a batch before it has used the previous batch, so up to two batches are kept.
-
-    Attributes:
-        samples: The number of samples in the backward passes since the last call of `clear`.
-        tokens: The number of tokens in these backward passes; None if batches have no `input_ids`.
     """
 
-    __slots__ = ("_ahead", "_has_tokens", "_is_first", "_plain", "_uncertain", "samples", "tokens")
+    __slots__ = (
+        "_ahead",
+        "_has_tokens",
+        "_is_first",
+        "_plain",
+        "_samples",
+        "_tokens",
+        "_uncertain",
+    )
 
     def __init__(self) -> None:
         self._ahead: deque[tuple[int, int | None]] = deque(maxlen=_MOST_AHEAD)
         self._uncertain: tuple[int, int | None] | None = None
         self._has_tokens = self._is_first = True
         self._plain: type | None = None
-        self.clear()
+        self._samples = 0
+        self._tokens: int | None = None
 
-    def clear(self) -> None:
-        """Reset the counts at the start of a step."""
-        self.samples = 0
-        self.tokens: int | None = None
+    def take(self) -> tuple[int, int | None]:
+        """Return the samples and tokens in the backward passes since the last call.
+
+        The number of tokens is None if the batches have no `input_ids`.
+        """
+        samples, tokens = self._samples, self._tokens
+        self._samples, self._tokens = 0, None
+        return samples, tokens
 
     def fetch(self, batch: object, *, is_certain: bool = True) -> None:
         """Record that a batch was fetched.
@@ -112,9 +121,9 @@ class Batches:
 
     def add(self, samples: int, tokens: int | None) -> None:
         """Add the samples and tokens of one backward pass."""
-        self.samples += samples
+        self._samples += samples
         if tokens is not None:
-            self.tokens = (self.tokens or 0) + tokens
+            self._tokens = (self._tokens or 0) + tokens
 
 
 def _is_plain(batch: object) -> bool:

@@ -21,23 +21,35 @@ class LossSampler:
         monotonic: A clock that never jumps, in seconds.
 
     Attributes:
+        due: The time from which the loss of the next step is taken.
+        holds_any: Whether a tensor is held until the end of the step.
         is_stale: Whether the program has discarded the gradients of the backward passes so far.
     """
 
-    __slots__ = ("_due", "_is_sampling", "_monotonic", "_passes", "_scaled", "_torch", "is_stale")
-    _due: float
+    __slots__ = (
+        "_is_sampling",
+        "_monotonic",
+        "_passes",
+        "_scaled",
+        "_torch",
+        "due",
+        "holds_any",
+        "is_stale",
+    )
+    due: float
 
     def __init__(self, torch: Any, *, monotonic: Callable[[], float] = time.monotonic) -> None:  # noqa: ANN401 - a module
         self._torch = torch
         self._monotonic = monotonic
-        self._due = 0.0
+        self.due = 0.0
         self._passes: list[Any] = []
-        self._is_sampling = self.is_stale = False
+        self._is_sampling = self.holds_any = self.is_stale = False
         self._scaled: tuple[int, Any] = (0, None)
 
     def scale(self, scaled: object, loss: object) -> None:
         """Record that a gradient scaler returned `scaled` for `loss`."""
         self._scaled = (id(scaled), loss)
+        self.holds_any = True
 
     def take(self, value: Any, *, parts: float = 1, is_repeated: bool = False) -> None:  # noqa: ANN401 - any value of the program
         """Record the start of a backward pass.
@@ -51,7 +63,7 @@ class LossSampler:
             self._passes.clear()
             self.is_stale = False
         if not self._passes:
-            self._is_sampling = self._monotonic() >= self._due
+            self._is_sampling = self._monotonic() >= self.due
         if not self._is_sampling:
             return
         scaled, loss = self._scaled
@@ -61,17 +73,18 @@ class LossSampler:
         if self._is_readable(value) and not (is_repeated and self._passes):
             value = value.detach()
             self._passes.append(value if parts == 1 else value / parts)
+            self.holds_any = True
 
     def end_step(self, *, is_counted: bool) -> Any:  # noqa: ANN401 - a tensor
         """Return the loss of a step; None if the loss was not sampled or the step is not counted."""
-        self.is_stale, self._scaled = False, (0, None)
+        self.holds_any, self.is_stale, self._scaled = False, False, (0, None)
         if not self._passes:
             return None
         loss = sum(self._passes[1:], self._passes[0])
         self._passes.clear()
         if not is_counted:
             return None
-        self._due = self._monotonic() + _SAMPLE_SECONDS
+        self.due = self._monotonic() + _SAMPLE_SECONDS
         return loss
 
     def _is_readable(self, value: Any) -> bool:  # noqa: ANN401 - any value of the program
@@ -83,11 +96,10 @@ class LossSampler:
             type(value) is self._torch.Tensor
             and value.numel() == 1
             and value.device.type != "meta"
-            and not is_capturing(self._torch)
+            and not self._is_capturing()
         )
 
-
-def is_capturing(torch: Any) -> bool:  # noqa: ANN401 - a module
-    """Return whether the current stream is being captured in a CUDA graph."""
-    cuda = torch.cuda
-    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+    def _is_capturing(self) -> bool:
+        """Return whether the current stream is being captured in a CUDA graph."""
+        cuda = self._torch.cuda
+        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())

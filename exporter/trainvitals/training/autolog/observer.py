@@ -1,25 +1,23 @@
-"""Reports the training of this process below `trainvitals run` without a change in the program.
+"""Reports the training of this process without a line in the program, below `trainvitals run`.
 
 `Autolog` observes stable functions that every PyTorch training loop calls: the global optimizer
-hooks, the iterator of `DataLoader`, `Tensor.backward`, `GradScaler`, `zero_grad`, `Module.train`
+hooks, the iterator of `DataLoader`, `autograd.backward`, `GradScaler`, `zero_grad`, `Module.train`
 and `torch.save`. The objects of Accelerate and DeepSpeed take precedence over these functions.
 
-The observation creates no file, thread or socket until a training step has ended after a batch was
-fetched, or two training steps have ended at least a second apart. Loader workers and helper
-programs therefore never report. A `TrainingMonitor` that the program or a callback creates replaces
-the observation, so that nothing is counted twice.
+The process stays dormant until it proves that it trains: no file, thread or socket exists before a
+training step has ended after a batch was fetched, or two steps more than a second apart. Loader
+workers and helper programs therefore never report. A `TrainingMonitor` that the program or a
+callback creates replaces the observation, so that nothing is counted twice.
 
-A training step ends with an optimizer's step. Successive optimizer steps without a backward pass or
-a fetched batch between them, such as the steps of parameter groups, are one training step. If
-several optimizers have separate backward passes, `StepCounter` counts the most active optimizer. If
-optimizers take steps inside a backward pass, such as one step for each parameter, the backward pass
-is one training step. A step that a `GradScaler` skips because of infinite or NaN gradients is
-counted as a nonfinite gradient and not as a step. If a CUDA graph contains an optimizer's step,
-each replay of the graph is a training step.
+A step is the end of an optimizer's step. Optimizer steps without a backward pass or a fetched batch
+in between, such as those of parameter groups, are one step. If several optimizers have backward
+passes of their own, `StepCounter` counts the most active one. Steps inside a backward pass, one for
+each parameter, are one step at its end. A step that a `GradScaler` skips, because gradients were
+infinite or NaN, counts as such gradients and not as a step. If a CUDA graph contains an optimizer's
+step, each replay of the graph is a step.
 
-The loss is the value on which `backward` was called, before a `GradScaler` multiplied the value,
-summed over the backward passes of a step. The loss is read about once a second, without waiting for
-the device.
+The loss is the value on which `backward` was called, before a `GradScaler` multiplied it, summed
+over the backward passes of a step; it is read about once a second and never waited for.
 """
 
 from __future__ import annotations
@@ -28,12 +26,14 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainvitals.training.autolog.checkpoints import Checkpoints
 from trainvitals.training.autolog.counting import Batches, StepCounter
 from trainvitals.training.autolog.evaluations import Evaluations
-from trainvitals.training.autolog.losses import LossSampler, is_capturing
+from trainvitals.training.autolog.losses import LossSampler
 from trainvitals.training.autolog.nesting import StepNesting
 from trainvitals.training.autolog.seams import Seam, TrainingThread
 from trainvitals.training.autolog.shapes import ShapeReader
@@ -106,8 +106,7 @@ class Autolog:
         optimizer.register_optimizer_step_pre_hook(self._stepper.hook(self._before_step))
         optimizer.register_optimizer_step_post_hook(self._stepper.hook(self._after_step))
         self.watch_loader(torch.utils.data.dataloader._BaseDataLoaderIter)  # noqa: SLF001 - no public one
-        self.watch_backward(torch.Tensor, value_at=0)
-        self.watch_backward(torch.autograd, value_at=0)
+        self.watch_backward(torch.autograd, value_at=0)  # `Tensor.backward` calls it
         self.watch_scaler(torch.amp.GradScaler)
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._discarding.wrap(owner, "zero_grad", after=self._after_zero_grad)
@@ -151,11 +150,7 @@ class Autolog:
                 and returns the number by which the object divides the loss; None if the loss is
                 not divided.
         """
-
-        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            value = args[value_at] if len(args) > value_at else kwargs.get("loss")
-            self._before_backward(value, 1 if count_parts is None else count_parts(args[0]))
-
+        before = partial(self._before_backward, value_at, count_parts)
         self._backward.wrap(owner, "backward", before=before, after=self._after_backward)
 
     def watch_engine(self, engine: Any) -> None:  # noqa: ANN401 - a class
@@ -189,9 +184,10 @@ class Autolog:
     # The end of the observation.
 
     def _make_seam(self, name: str, failed: Callable[[], object] | None = None) -> Seam:
+        compiler = self._torch.compiler
         seam = Seam(
             name,
-            is_compiling=self._torch.compiler.is_compiling,
+            is_compiling=getattr(compiler, "is_dynamo_compiling", compiler.is_compiling),
             thread=self._thread,
             failed=failed,
         )
@@ -220,7 +216,7 @@ class Autolog:
     # Steps.
 
     def _before_step(self, optimizer: object, *_: object) -> None:
-        if self._backward.is_inside or self._thread.is_other():
+        if self._backward.is_inside or self._thread.ident not in (0, get_ident()):
             return
         if self._nesting.begin(optimizer, self._all_backwards):
             self._mark("optimizer")
@@ -229,12 +225,13 @@ class Autolog:
         if self._backward.is_inside:  # also if an autograd thread calls the hook
             self._stepped_in_backward = True
             return
-        if self._thread.is_other():
+        if self._thread.ident not in (0, get_ident()):
             return
         self._hooked_steps += 1
         if not self._nesting.end() or self._engine.is_inside:
             return
-        if is_capturing(self._torch):
+        cuda = self._torch.cuda
+        if cuda.is_initialized() and cuda.is_current_stream_capturing():
             self._captured = weakref.ref(optimizer)
         elif getattr(optimizer, "found_inf", None) is not None and _found_infinite(optimizer):
             self._skip_step()
@@ -266,24 +263,26 @@ class Autolog:
     def _skip_step(self) -> None:
         """Record that a step was skipped because its gradients were infinite or NaN."""
         self._fetches = self._backwards = 0
+        self._discarding.is_idle = True
         self._losses.end_step(is_counted=False)
         if self.monitor is not None:
             self.monitor.count_nonfinite("gradient")
             self.monitor.mark("other")
 
     def _end_step(self, owner: object) -> None:
-        self._thread.claim()
+        self._thread.ident = self._thread.ident or get_ident()
         self._fetches = self._backwards = 0
-        self._nesting.count()
+        self._discarding.is_idle = True
+        if self._nesting.lone:
+            self._nesting.lone.clear()
         is_counted = self._steps.count(owner)
-        loss = self._losses.end_step(is_counted=is_counted)
-        if is_counted and self.monitor is None:
-            self._wake()
+        loss = self._losses.end_step(is_counted=is_counted) if self._losses.holds_any else None
         if is_counted:
-            batches = self._batches
+            if self.monitor is None:
+                self._wake()
+            samples, tokens = self._batches.take()
             if self.monitor is not None:
-                self.monitor.update_batch(batches.samples, loss=loss, tokens=batches.tokens)
-            batches.clear()
+                self.monitor.update_batch(samples, loss=loss, tokens=tokens)
         self._mark("other")
 
     def _after_zero_grad(self, args: tuple[Any, ...], *_: object) -> None:
@@ -291,11 +290,10 @@ class Autolog:
 
         Compiled steps and optimizers of other classes call no hook.
         """
-        if self._backwards and not self._hooked_steps and not self._nesting:
+        if self._backwards and not self._hooked_steps and not self._nesting.in_progress:
             self._unhooked_steps += 1
-            if (
-                self._unhooked_steps > 1
-            ):  # the first one may be followed by a step that calls a hook
+            # The first one may be followed by a step that calls a hook.
+            if self._unhooked_steps > 1:
                 self._end_step(args[0])
         self._losses.is_stale = True
 
@@ -329,7 +327,8 @@ class Autolog:
     # Batches and evaluations.
 
     def _before_fetch(self, _args: object, _kwargs: object) -> None:
-        self._nesting.clear()
+        if self._nesting.in_progress:  # by a step that raised an exception
+            self._nesting.in_progress.clear()
         is_validating = self._evaluations.begin_fetch(
             self._torch.is_grad_enabled(), self._all_backwards > 0
         )
@@ -359,17 +358,28 @@ class Autolog:
 
     # Backward passes.
 
-    def _before_backward(self, value: object, parts: float) -> None:
+    def _before_backward(
+        self,
+        value_at: int,
+        count_parts: Callable[[Any], float] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
         if self._evaluations.use_batch():
             self._batches.confirm()
         self._mark("backward")
-        self._losses.take(value, parts=parts, is_repeated=bool(self._nesting))
-        if not self._has_fetched and not (self._nesting and self._backwards):
+        value = args[value_at] if len(args) > value_at else kwargs.get("loss")
+        losses, is_inside_step = self._losses, bool(self._nesting.in_progress)
+        if losses.holds_any or self._monotonic() >= losses.due:
+            parts = 1 if count_parts is None else count_parts(args[0])
+            losses.take(value, parts=parts, is_repeated=is_inside_step)
+        if not self._has_fetched and not (is_inside_step and self._backwards):
             self._batches.add(*self._shapes.read(value))
 
     def _after_backward(self, *_: object) -> None:
-        self._thread.claim()
+        self._thread.ident = self._thread.ident or get_ident()
         self._backwards += 1
+        self._discarding.is_idle = False
         self._all_backwards += 1
         self._batches.use()
         if self._stepped_in_backward:

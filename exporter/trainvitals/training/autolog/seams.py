@@ -56,14 +56,6 @@ class TrainingThread:
     def __init__(self) -> None:
         self.ident = 0
 
-    def is_other(self) -> bool:
-        """Return whether a thread other than the current thread runs the training loop."""
-        return self.ident != 0 and self.ident != get_ident()
-
-    def claim(self) -> None:
-        """Record that the current thread runs the training loop, unless a thread is known."""
-        self.ident = self.ident or get_ident()
-
 
 class Seam:
     """Observes one kind of event in a training loop at one or more functions.
@@ -80,7 +72,19 @@ class Seam:
     Attributes:
         is_off: Whether the observation has ended.
         is_inside: Whether a call is being observed; calls inside that call are not observed.
+        is_idle: Whether calls are of no interest for now; hooks are called nevertheless.
     """
+
+    __slots__ = (
+        "_failed",
+        "_is_compiling",
+        "_name",
+        "_replaced",
+        "_thread",
+        "is_idle",
+        "is_inside",
+        "is_off",
+    )
 
     def __init__(
         self,
@@ -90,22 +94,21 @@ class Seam:
         thread: TrainingThread,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        self.is_off = self.is_inside = False
+        self.is_off = self.is_inside = self.is_idle = False
         self._name = name
         self._is_compiling = is_compiling
         self._thread = thread
         self._failed = failed
-        leave_uncompiled(Seam._attempt, with_calls=True)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Return a framework hook that calls a function unless the hook is being compiled."""
-        is_compiling = self._is_compiling
+        """Return a hook for a framework, which calls a function unless its call is being compiled."""
+        is_compiling, attempt = self._is_compiling, self._guard(function)
 
         def call(*args: object) -> None:
             if is_compiling() or self.is_off:
                 return
-            self._attempt(function, *args)
+            attempt(*args)
 
         leave_uncompiled(call, with_calls=True)
         return call
@@ -128,6 +131,8 @@ class Seam:
         """
         original = getattr(owner, attribute)
         is_compiling, thread = self._is_compiling, self._thread
+        begin = None if before is None else self._guard(before)
+        end = None if after is None else self._guard(after)
 
         # Between two steps, a model displaces this code from the processor caches, so that each
         # additional function call costs microseconds.
@@ -137,26 +142,24 @@ class Seam:
                 is_compiling()
                 or self.is_off
                 or self.is_inside
+                or self.is_idle
                 or thread.ident not in (0, get_ident())
             ):
                 return original(*args, **kwargs)
             self.is_inside, has_returned, result = True, False, None
             try:
-                if before is not None:
-                    self._attempt(before, args, kwargs)
+                if begin is not None:
+                    begin(args, kwargs)
                 result = original(*args, **kwargs)
                 has_returned = True
             finally:
                 self.is_inside = False
-                if after is not None:
-                    self._attempt(after, args, result, None if has_returned else sys.exc_info()[1])
+                if end is not None:
+                    end(args, result, None if has_returned else sys.exc_info()[1])
             return result
 
         leave_uncompiled(call)
-        for function in (before, after):
-            if function is not None:
-                leave_uncompiled(function, with_calls=True)
-        # A function is pickled by its name, so both names must refer to the same function.
+        # A function is pickled by its name, so that each name must lead to the same function.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):
             if place is not None and getattr(place, attribute, None) is original:
@@ -179,9 +182,11 @@ class Seam:
         """The object whose `note` method receives the errors in the observation."""
         return self
 
-    @guard
-    def _attempt(self, function: Callable[..., object], *args: object) -> None:
-        function(*args)
+    def _guard(self, function: Callable[..., object]) -> Callable[..., object]:
+        """Return a function whose first exception ends the observation."""
+        guarded = guard(function, owner=self)
+        leave_uncompiled(guarded, with_calls=True)
+        return guarded
 
     def note(self, error: Exception) -> None:
         """End the observation and log the error; later errors are ignored."""

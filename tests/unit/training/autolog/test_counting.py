@@ -55,10 +55,9 @@ def test_each_batch_counts_once(ahead):
         if size:
             batches.fetch([0] * size)
         batches.use()
-    assert batches.samples == 29
-    batches.clear()
+    assert batches.take() == (29, None)
     batches.use()
-    assert batches.samples == 0
+    assert batches.take() == (0, None)
 
 
 def test_an_uncertain_batch_counts_when_it_is_confirmed():
@@ -66,7 +65,7 @@ def test_an_uncertain_batch_counts_when_it_is_confirmed():
     batches = Batches()
     batches.fetch([0, 0], is_certain=False)
     batches.use()
-    assert batches.samples == 0
+    assert batches.take() == (0, None)
     batches.confirm()
     batches.use()
-    assert batches.samples == 2
+    assert batches.take() == (2, None)

@@ -84,12 +84,12 @@ def test_a_step_that_raised_an_exception_is_forgotten():
     assert nesting.begin(optimizer, 1)
     assert nesting.begin(optimizer, 2)
     assert nesting.end()
-    assert not nesting
+    assert not nesting.in_progress
 
 
 def test_an_optimizer_that_steps_again_begins_a_step():
     """The parts of a chain each step once."""
     nesting, one, other = StepNesting(), object(), object()
     assert [nesting.repeats(each) for each in (one, other, one)] == [False, False, True]
-    nesting.count()
+    nesting.lone.clear()
     assert not nesting.repeats(one)

@@ -46,6 +46,15 @@ def test_only_the_outermost_call_is_observed(seam, owner):
     assert seen == [((2,), {}), (2, type(None)), ((), {"value": None}), (None, KeyError)]
 
 
+def test_nothing_is_observed_while_calls_are_of_no_interest(seam, owner):
+    """The observation goes on afterwards."""
+    seen = []
+    seam.wrap(owner, "call", before=lambda args, _: seen.append(args[1]))
+    for seam.is_idle in (True, False):
+        assert owner().call(2) == 2
+    assert seen == [2]
+
+
 @pytest.mark.parametrize("at", ["before", "after"])
 def test_a_failing_observation_ends_and_is_logged_once(owner, caplog, at):
     """The call returns what it returns without it, and the function is the original again."""
