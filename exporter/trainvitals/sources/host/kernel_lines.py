@@ -151,8 +151,8 @@ class DatedLine:
     """A log line and the time when the line was written.
 
     Attributes:
-        time: When the line was written, in seconds since 1970; None if the log does not contain the
-            time.
+        time: The time at which the line was written, in seconds since 1970; None if the log does
+            not contain the time.
         text: The log line, with secrets masked.
     """
 
@@ -180,7 +180,7 @@ class KernelNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The control group of the next kills, for kills whose own lines do not name the group.
+    """The control group of the following kills whose own log lines do not name the group.
 
     Attributes:
         until: The last time at which a kill is attributed to the group.
@@ -222,7 +222,7 @@ class KernelLines:
         """Parse one line of the kernel log.
 
         Args:
-            time: When the line was written, in seconds since 1970.
+            time: The time at which the line was written, in seconds since 1970.
             text: The line after the kernel's own timestamp.
         """
         text = text[:_LONGEST_RECORD]

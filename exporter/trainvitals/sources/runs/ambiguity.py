@@ -19,9 +19,9 @@ _Counts = Mapping[int, int]  # the number of paths to each place
 def count_ways(automaton: Automaton) -> float:
     """Return the maximum number of paths by which an automaton matches one text.
 
-    For each character, one path is not counted. Each path passes each repeat at most once. The
-    number of paths may be overestimated but is never underestimated; infinity is returned if the
-    number exceeds 2^20.
+    For each character of the text, one path is not counted, because a single path is unambiguous.
+    Each path passes through each repeat at most once. The number of paths may be overestimated but
+    is never underestimated; infinity is returned if the number exceeds 2^20.
 
     Raises:
         OverflowError: The expression has too many combinations of places.

@@ -1,4 +1,4 @@
-"""Failures inside the CUDA libraries for which the error message does not name the cause."""
+"""Failures inside the CUDA libraries with error messages that do not name the cause."""
 
 from __future__ import annotations
 
