@@ -86,7 +86,7 @@ def join_names(names: Sequence[str], *, most: int) -> str:
 
 
 def name_rest(left: int, hint: str = "") -> str:
-    """Return a number of omitted names as `and 3 more` followed by a hint; "" if it is 0."""
+    """Return a text such as `and 3 more` with a hint for a number of omitted names; "" for 0."""
     return f"and {left:,} more{hint}" if left > 0 else ""
 
 

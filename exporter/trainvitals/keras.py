@@ -263,7 +263,7 @@ class _BatchValues:
 def _count_batches_done(model: object) -> int:
     """Return the number of batches on which a model has already been trained.
 
-    This call waits for the device; for this reason it is made only once per fit.
+    This call waits for the device and is therefore made only once per fit.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:

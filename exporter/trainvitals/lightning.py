@@ -19,7 +19,7 @@ The callback works with both distributions, `lightning` and `pytorch-lightning`.
   over the ranks. Reading `trainer.callback_metrics` instead can hang a run with several ranks. If
   the Trainer has no other logger, Lightning copies the logged values from the device every
   `log_every_n_steps` steps, as it does for any logger.
-- Apart from these values, nothing is copied from the device, and no rank waits for another. An
+- Apart from the named values, nothing is copied from the device, and no rank waits for another. An
   internal error does not end the fit: the error is logged, and after ten errors the callback
   disables itself.
 - Rank 0 of a machine samples all GPUs that the Trainer uses on that machine; every other rank
@@ -78,7 +78,7 @@ _TRAINING_NAMES = {
 
 
 class ResourceMonitorCallback(ResourceMonitor, Callback):
-    """A callback that reports a fit to the exporter and monitors its resources.
+    """A callback that reports a fit to the exporter and monitors the machine's resources.
 
     The arguments are the same as those of `ResourceMonitor`.
 

@@ -6,7 +6,7 @@
     REGISTRY.register(MachineCollector())
 
 `prometheus_client` exports metrics of this process under the names `process_*`; therefore the
-collector `process` is disabled unless a machine that includes it is passed.
+collector `process` is disabled unless the caller passes a machine that includes this collector.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MachineCollector(Collector):
         return []
 
     def close(self) -> None:
-        """Stop reading the machine and release the drivers."""
+        """Stop reading the machine and release the accelerator drivers."""
         self._machine.close()
 
 

@@ -19,8 +19,8 @@ minute, date   `2026-11-21 03:12`           in the time zone of the report
 stamp          `20261121T021207Z`           in file names
 ============== ============================ ========================================================
 
-Unknown amounts are written as `-`, the constant `UNKNOWN`. This module imports only the standard library, because the
-training client and every command import it.
+Unknown amounts are written as `-`, the constant `UNKNOWN`. This module imports only the standard
+library, because the training client and every command import this module.
 """
 
 from __future__ import annotations

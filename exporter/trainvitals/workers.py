@@ -177,8 +177,8 @@ class WorkerPool:
             tasks: The tasks to run, by key.
             patience: The maximum time to wait for all tasks together, in seconds.
             turn: The number of seconds for which a task runs before the next task is started; use
-                this argument for tasks that slow each other down when run at once. If None, more
-                workers are woken as needed.
+                this argument for tasks that slow each other down when run at the same time. If
+                None, more workers are woken as needed.
 
         Returns:
             An outcome for each key. `late` is set for a task that has not finished in time, and for
@@ -199,7 +199,7 @@ class WorkerPool:
         return outcomes
 
     def close(self) -> None:
-        """End the idle worker threads; threads whose tasks hang end with the process."""
+        """End the idle worker threads; threads whose tasks hang end when the process ends."""
         with self._lock:
             for _ in range(self._threads):
                 self._wakeups.put(item=False)

@@ -118,7 +118,7 @@ class Alertmanager:
         return tuple(cast("list[ShownAlert]", self._decode(page)))
 
     def list_integrations(self) -> dict[str, tuple[str, ...]]:
-        """Return each receiver's integrations, such as `slack`, once for each address."""
+        """Return each receiver's integration names, such as `slack`, one for each address."""
         try:
             config = yaml.safe_load(self._read_status()["config"]["original"])
             return {

@@ -6,9 +6,9 @@ configuration. A `DirectChannel` also defines how a message is sent without Aler
 channel, write a class, add the class to `CHANNELS`, and document the variables in `.env.example`
 and docs/alerting.md.
 
-A variable is a field of the class, as described in `variables`: a field that is excluded from the
-`repr` is secret, and a field without a default is required. If no channel is configured, the error
-message suggests the first variable of each channel.
+Each variable is a field of the class (see the module `variables`): a variable is secret if the
+field is excluded from `repr`, and required if the field has no default. If no channel is
+configured, the error message suggests the first variable of each channel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes Alertmanager's configuration files, which are generated from `.env`.
 
 The first line of a file contains the SHA-256 checksum of the following lines. A file without a
-checksum, or with a checksum that does not match, was edited manually and is not overwritten.
+checksum, or with a checksum that does not match, counts as manually edited and is not overwritten.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def write_configuration(
 
     Args:
         variables: The variables in the environment and in `.env`.
-        directory: The directory of the files, which only its owner can access.
+        directory: The directory in which the files are written; only its owner can access the
+            directory.
         shipped: The path of the shipped directory `alertmanager`.
         links: The links in notifications that apply if GRAFANA_URL and RUNBOOK_URL are not set;
             None for links with the default ports.
@@ -129,7 +130,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _write(path: Path, body: str, check: Callable[[Path], None] = lambda _: None) -> bool:
-    """Write a file unless it is up to date; return False if it was edited manually and is kept."""
+    """Write a file unless it is up to date; return False if a manually edited file is kept."""
     line = f"{_MARK} (sha256 {_digest(body)})"
     text = (f"{{{{/* {line} */}}}}\n" if path.suffix == ".tmpl" else f"# {line}\n") + body
     old = _read(path)
@@ -167,7 +168,7 @@ def _read(path: Path) -> str | None:
 
 
 def _find_owner(path: Path) -> tuple[int, int] | None:
-    """Return the old file's owner if root replaces it; Alertmanager may run as another user."""
+    """Return the owner of a file that root replaces, because Alertmanager may run as this owner."""
     with contextlib.suppress(FileNotFoundError):
         status = path.stat()
         return (status.st_uid, status.st_gid) if os.geteuid() == 0 else None

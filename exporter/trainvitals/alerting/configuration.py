@@ -62,7 +62,7 @@ def render(receivers: Receivers, *, base: Path, version: Version | None = None) 
 
     Raises:
         ConfigurationError: The shipped file cannot be read, or a route or a receiver is missing in
-            it.
+            the file.
     """
     version = version or ASSUMED_VERSION
     try:
@@ -149,7 +149,7 @@ def read_links(variables: Mapping[str, str], default: Links | None = None) -> Li
 
 
 def render_links(links: Links) -> str:
-    """Return the template file that replaces the URLs in rules' annotations with these links."""
+    """Return a template file that replaces the URLs in the rules' annotations with other links."""
     runbook = links.runbook_url
     whole = runbook if _PLACEHOLDER in runbook else f"{runbook}/{_PLACEHOLDER}"
     target = "${1}".join(map(_quote, whole.split(_PLACEHOLDER)))

@@ -1,4 +1,4 @@
-"""A notification, and the payloads in which each channel expects a notification.
+"""Defines notifications, and formats a notification as the payload of each channel.
 
 - Slack: `text` in Slack's mark-up, in which only `&`, `<` and `>` have a special meaning; at most
   40000 characters.
@@ -102,7 +102,7 @@ def make_discord_payload(message: Message) -> Mapping[str, object]:
 def make_webhook_payload(
     message: Message, *, clock: Callable[[], float] = time.time
 ) -> Mapping[str, object]:
-    """Return a message's payload in the format that Alertmanager sends about one alert."""
+    """Return a message's payload in the format of an Alertmanager webhook about one alert."""
     # `units.format_iso` is not used because it may return None, and Alertmanager's format requires
     # a time.
     seconds = clock() if message.time is None else message.time

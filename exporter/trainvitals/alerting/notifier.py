@@ -4,9 +4,9 @@
                             with retries, a circuit breaker and a rate limit
     deliver(message, …)     for commands: sends to each channel and waits for the responses
 
-The channels are configured by the variables in `.env.example`; see `channels`. Only the thread of a
-channel uses its rate limiter, its circuit breaker and the network. Queueing a message neither
-blocks nor takes a lock, because `SimpleQueue.put` is reentrant.
+The channels are configured by the variables in `.env.example`; see `channels`. Only a channel's own
+thread uses the channel's rate limiter, circuit breaker and network connections. Queueing a message
+neither blocks nor takes a lock, because `SimpleQueue.put` is reentrant.
 """
 
 from __future__ import annotations
@@ -162,7 +162,10 @@ class _ChannelQueue:
         self._thread.start()
 
     def put(self, message: Message) -> None:
-        """Queue a message; a full queue drops the message, and the next message counts the loss."""
+        """Queue a message.
+
+        A full queue drops the message, and the next message reports the loss.
+        """
         if self._queue.qsize() < _MOST_QUEUED:
             self._queue.put(message)
         else:
@@ -187,7 +190,10 @@ class _ChannelQueue:
             self.is_done.set()
 
     def _receive(self, wait_seconds: float | None) -> None:
-        """Wait for a message and receive all queued ones; None means a wait without a limit."""
+        """Wait for a message, and receive all queued messages.
+
+        If `wait_seconds` is None, the wait has no limit.
+        """
         try:
             message = self._queue.get(timeout=wait_seconds)
             while True:

@@ -3,7 +3,7 @@
 - **Deduplication.** After a message is sent, other messages with the same key wait for
   `repeat_seconds`; then only the last waiting message is sent, together with the number of waiting
   messages. A message with a higher severity, and a message that resolves the previous one, are sent
-  at once.
+  immediately.
 - **Rate limit.** A token bucket contains at most `burst` tokens, and one token is added every
   `refill_seconds`; each sent message takes one token. With the last token, all waiting messages are
   sent as a single message.
@@ -76,7 +76,7 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class _Known:
-    """The last sent message with a key, the end of the wait, and the waiting messages."""
+    """The last message sent with a key, the end of the key's wait, and the waiting messages."""
 
     sent: Message
     until: float

@@ -44,7 +44,7 @@ def call_with_retries(
     sleep: Callable[[float], object],
     must_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Call a function until it succeeds, fails permanently, or no attempts are left.
+    """Call a function until it succeeds or fails permanently, or until no attempts are left.
 
     Args:
         call: The function to call, which raises DeliveryError on failure.

@@ -209,7 +209,7 @@ class _Trial:
         return None if reasons else _SEE_LOG
 
     def _wait_for_reasons(self, log: Path, integration: str) -> list[tuple[str, str]]:
-        """Wait for the failures in Alertmanager's log, which are written after all attempts."""
+        """Wait for the failures in Alertmanager's log, which are logged after the last attempt."""
 
         def read() -> list[tuple[str, str]]:
             failures = _read_failures(log, self._log_start)

@@ -1,7 +1,7 @@
 """Makes one attempt to send JSON over HTTP, or an e-mail over SMTP.
 
-Redirects are not followed, because they could lose the body and send the token to another host.
-SMTP uses implicit TLS on port 465, and STARTTLS on other ports if TLS is required.
+Redirects are not followed, because a redirect could lose the body and send the token to another
+host. SMTP uses implicit TLS on port 465, and STARTTLS on other ports if TLS is required.
 """
 
 from __future__ import annotations

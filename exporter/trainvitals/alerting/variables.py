@@ -133,7 +133,7 @@ def read_variable(
 
 
 def parse_url(text: str) -> str:
-    """Return a URL that has a scheme and a host, or raise ValueError."""
+    """Return the URL in a text; raise ValueError if the URL lacks a scheme or a host."""
     try:
         parts = urlsplit(text)
         is_whole = bool(_URL.fullmatch(text) and parts.hostname)
@@ -171,7 +171,7 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_match(pattern: str, wrong: str) -> Callable[[str], str]:
-    """Return a parser that accepts texts matching a pattern, or raises ValueError(wrong)."""
+    """Return a parser that returns a text matching a pattern, or raises ValueError(wrong)."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):

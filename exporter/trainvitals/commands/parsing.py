@@ -132,7 +132,7 @@ def choose_report(options: argparse.Namespace) -> Callable[[str], None]:
 
 
 def warn(text: str) -> None:
-    """Print a line to standard error, without control characters from files quoted in the line."""
+    """Print a line to standard error without the control characters of quoted files."""
     from trainvitals.foreign_text import clean_lines  # noqa: PLC0415 - not needed for the help
 
     print(f"trainvitals: {clean_lines(text)}", file=sys.stderr)

@@ -225,7 +225,7 @@ def _make(options: argparse.Namespace) -> Report:
 
 
 def _find_url() -> str:
-    """Return the Prometheus URL in the environment or `.env`, otherwise the stack's URL."""
+    """Return the Prometheus URL set in the environment or `.env`; otherwise the stack's URL."""
     from trainvitals.sources.prometheus_address import URL_VARIABLE  # noqa: PLC0415
     from trainvitals.stack import read_settings  # noqa: PLC0415
 

@@ -64,7 +64,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_stack_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags for the stack's state directory, ports and way of running."""
+    """Declare the flags for the stack's state directory, ports and mode (Compose or native)."""
     add_state_dir(parser)
     parser.add_argument("--exporter-port", metavar="PORT", type=int, help="default 9200")
     parser.add_argument("--prometheus-port", metavar="PORT", type=int, help="default 9090")

@@ -277,7 +277,7 @@ def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
 
 
 def _choose_width() -> int | None:
-    """Return the output width from $COLUMNS or the terminal; None for unlimited lines."""
+    """Return the output width from $COLUMNS or the terminal; None for unlimited line length."""
     columns = shutil.get_terminal_size((0, 0)).columns
     return max(_NARROWEST_COLUMNS, columns) if columns else None
 

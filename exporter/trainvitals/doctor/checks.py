@@ -94,7 +94,7 @@ class CheckRun:
 
 
 def choose_checks(names: Sequence[str], *, is_quick: bool = False) -> tuple[Check, ...]:
-    """Return checks by names and subjects; without names, return all checks or the quick ones.
+    """Return the checks that names or subjects denote; without names, all or the quick checks.
 
     Raises:
         ConfigurationError: A name denotes neither a check nor a subject.

@@ -154,7 +154,10 @@ def _examine(issuer: Issuer, facts: Facts) -> Finding:
 
 
 def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
-    """Return the source and value of the token that the issuer's libraries use; "" if missing."""
+    """Return the source and value of the token that the issuer's libraries use.
+
+    The value is empty if no token is set.
+    """
     environ = facts.machine.environ
     for variable in issuer.variables:
         if token := environ.get(variable, "").strip("\r\n"):

@@ -76,7 +76,7 @@ class Once(Generic[Fact]):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts that checks use.
+    """The facts about a machine that checks use.
 
     Attributes:
         options: The user's options for the checks.
@@ -89,7 +89,7 @@ class Facts:
         settings: The NVIDIA GPU settings.
         filesystems: The file systems that contain data.
         memory: The state of the machine's memory.
-        kernel: The kernel's state of the machine's clock.
+        kernel: The state of the machine's clock according to the kernel.
         last_run: The training run that was last seen; None if no run was seen.
         interpreter: The run's Python interpreter.
         distributions: The packages that are installed for the run's interpreter, by normalized
@@ -167,12 +167,12 @@ class Facts:
         return tuple(each for each in self.device_troubles() if each.alert in alerts)
 
     def run(self, *command: str) -> tuple[int, str] | None:
-        """Run a read-only program until the deadline; None if it does not start or finish."""
+        """Run a read-only program; return None if it does not start or does not finish in time."""
         return self.machine.run(command, self.seconds_left, self.machine.environ)
 
 
 def gather(options: Options, machine: Machine, deadline: float) -> Facts:
-    """Return the facts about a machine without reading any fact."""
+    """Return the facts about a machine, each of which is read on first use."""
     last_run = Once(partial(find_last_run, machine))
     interpreter = Once(partial(_inspect_python, options, machine, last_run))
     engine = Once(partial(_find_engine, options, machine))
@@ -206,7 +206,7 @@ def judge_devices(
 ) -> tuple[Trouble, ...]:
     """Return the accelerators' troubles, the worst first, evaluated as if all were busy.
 
-    Before a run, accelerators are idle, but they must have all their PCIe lanes during the run.
+    Accelerators are idle before a run, but need all of their PCIe lanes during the run.
     """
     past = Past({each.identity.uuid: Work(busy_percent=100.0) for each in reading.devices})
     return judge_machine((), {"accelerator": reading}, past, thresholds, now, Alerts()).troubles

@@ -71,7 +71,7 @@ def _is_below(limit: int, bound: int) -> bool:
 
 
 def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tuple[str, str]:
-    """Return a command that raises a limit, in this shell if the hard limit allows, and advice."""
+    """Return a command that raises a limit, if possible for this shell, and further advice."""
     lasting = (
         f'echo "$USER - {name} {wanted}" | sudo tee -a /etc/security/limits.d/90-training.conf'
     )

@@ -163,7 +163,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
 
 
 def parse_metadata(text: str) -> Distribution | None:
-    """Parse the head of a `METADATA` or `PKG-INFO` file; None if it lacks a name or a version."""
+    """Parse the head of a `METADATA` or `PKG-INFO` file; None if a name or version is missing."""
     head, _, _ = text.partition("\n\n")
     values: dict[str, list[str]] = {}
     for line in head.splitlines():

@@ -78,7 +78,7 @@ def _find_time(start: Start, history: RunHistory) -> float:
 
 
 def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
-    """Return the interpreter of a run's process, or None and the reason.
+    """Return the interpreter of a run's process and "", or None and the reason why it is unknown.
 
     Another user's interpreter is not run, because it could be any program.
     """
@@ -100,7 +100,7 @@ def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
 
 
 def _list_names(folder: Path) -> Iterator[Path]:
-    """Yield the interpreter paths with which a process may have been started.
+    """Yield the interpreter paths that may have been used to start a process.
 
     The interpreter's path determines which packages are available: `bin/python` in a virtual
     environment is a link to the interpreter with which the environment was created.

@@ -68,7 +68,7 @@ class Machine:
         clock: Returns the current time in Unix seconds.
         adjtimex: Returns the kernel's clock state; None to make the system call.
         hostname: The host name of the machine.
-        user: The user ID with which a run would be started.
+        user: The user ID that a run would have.
     """
 
     roots: Roots = Roots()  # noqa: RUF009 - immutable

@@ -35,7 +35,7 @@ class _Program(NamedTuple):
         name: The name of the program in messages.
         path: The path of the page that identifies the program.
         words: A text that the page contains.
-        variable: The variable that sets another port for the program.
+        variable: The environment variable that sets another port for the program.
     """
 
     name: str

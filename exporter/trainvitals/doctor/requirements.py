@@ -53,7 +53,7 @@ class Unmet:
 def find_unmet(
     requirements: Iterable[str], installed: Mapping[str, Distribution], python: Interpreter
 ) -> tuple[Unmet, ...]:
-    """Return the unmet requirements; invalid ones and those for other machines are skipped."""
+    """Return the unmet requirements, without invalid requirements and those for other machines."""
     found = []
     for text in requirements:
         try:
@@ -159,7 +159,7 @@ def _compare_run(what: str, facts: Facts) -> Finding:
 
 
 def _find_difference(run: LastRun, facts: Facts) -> str:
-    """Return how a run's framework differs from the installed framework; "" if it does not."""
+    """Return how a run's framework differs from the installed framework; "" if both agree."""
     if run.framework == PYTHON:
         installed = [facts.interpreter().version_text]
     else:

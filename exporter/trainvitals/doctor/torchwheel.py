@@ -1,4 +1,4 @@
-"""Reads from PyTorch's files for which CUDA version and GPU architectures it was built.
+"""Reads PyTorch's CUDA version and GPU architectures from the installed files.
 
 `torch/version.py` contains the versions of PyTorch, CUDA and HIP. The GPU architectures for which
 PyTorch contains kernels are compiled into `torch/lib/libtorch_python.so` as one string, such as

@@ -37,15 +37,15 @@ class Accepted(NamedTuple):
 
 
 class Acceptance:
-    """A server's acceptor, which accepts connections while places are free.
+    """Accepts a server's connections while places are free.
 
     Args:
         loop: The loop of the server.
         welcome: A function that is called with each accepted connection.
         has_room: A function that returns whether a place is free or can be freed.
         give_up: A function that is called when the process has no file descriptor left; the
-            function closes a connection, if any may be closed, and returns whether a connection was
-            closed.
+            function closes one of the connections that may be closed, and returns whether a
+            connection was closed.
         pause_seconds: The time for which no connection is accepted after file descriptors have run
             out, in seconds.
         most_per_turn: The maximum number of connections that are accepted before other connections

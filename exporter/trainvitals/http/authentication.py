@@ -7,8 +7,8 @@ that a correct password is checked soon even while other clients guess passwords
 passwords are cached separately, so that many guesses cannot evict a scraper's password from the
 cache.
 
-This module imports `hashlib`, which loads OpenSSL, so it is imported only if there is a web
-configuration file.
+This module imports `hashlib`, which loads OpenSSL, so this module is imported only if a web
+configuration file is used.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Authentication:
     def check(
         self, request: Request, client: Client, then: Callable[[Response | None], None]
     ) -> None:
-        """Check a request's password, at once or later.
+        """Check a request's password, either immediately or in another thread.
 
         Args:
             request: The request whose password is checked.
@@ -153,7 +153,7 @@ class Passwords:
         then: Callable[[Verdict], None],
         client: Client = Client(),  # noqa: B008 - immutable
     ) -> None:
-        """Check the password in a request, at once or later; must be called in the server's loop.
+        """Check the password in a request, immediately or later; call only in the server's loop.
 
         Args:
             authorization: The request's `Authorization` header; None if the request has no such
@@ -205,7 +205,7 @@ class Passwords:
             self._check_next()
 
     def _check_next(self) -> None:
-        """Pass the next password check for which a request is still waiting to the thread."""
+        """Pass the next password check to the thread, skipping checks without a waiting request."""
         while not self._is_checking and (check := self._turns.take()):
             if check.fingerprint in self._waiting:
                 self._is_checking = True

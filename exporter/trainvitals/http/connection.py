@@ -36,7 +36,7 @@ class Transport(Protocol):
         ...
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send some bytes and return the number of sent bytes; None if sending would block.
+        """Send bytes and return the number of sent bytes; None if sending would block.
 
         Raises:
             OSError: The connection is broken.

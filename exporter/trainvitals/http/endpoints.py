@@ -71,7 +71,8 @@ class Endpoints:
         machine: The real or simulated machine that the responses describe.
         handbook: The runbooks; None for the runbooks that are part of this package.
         observe: A function that creates the observer, which keeps the history of readings for
-            viewers; the function is called after the first response. None for `observe_machine`.
+            viewers; the function is called after the first response. None for the function
+            `observe_machine`.
         alerts: The source of the alerts that Prometheus reports; None if no Prometheus is
             configured.
         clock: A function that returns the current time in Unix seconds.
@@ -111,7 +112,7 @@ class Endpoints:
         }
 
     def answer(self, request: Request, reply: Reply) -> None:
-        """Answer a request, either at once or after the machine has been read."""
+        """Answer a request, either immediately or after the machine has been read."""
         answer = self._paths.get(request.path)
         if answer is None and request.path.startswith(RUNBOOKS):
             answer = self._paths[RUNBOOKS]

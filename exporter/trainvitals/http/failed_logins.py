@@ -17,7 +17,7 @@ _UNKNOWN = "an unknown user"
 class FailedLogins:
     """A log of failed logins, which combines the failed logins of a minute into one line.
 
-    The first failed login is logged at once; the failed logins of the next minute are logged
+    The first failed login is logged immediately; the failed logins of the next minute are logged
     together after that minute.
 
     The name of an unknown user is not logged, because users may have entered a password as the name

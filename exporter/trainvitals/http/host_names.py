@@ -30,7 +30,7 @@ _MOST_CHARACTERS = 255
 
 
 def parse_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names in `--web.allowed-host`; each text may contain several names, with commas.
+    """Return the names in values of `--web.allowed-host`, each a comma-separated list of names.
 
     Raises:
         ConfigurationError: A text is not a host name.

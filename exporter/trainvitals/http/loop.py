@@ -107,7 +107,7 @@ class Loop:
             self._selector.register(descriptor, events, action)
 
     def call_soon(self, action: Action) -> None:
-        """Schedule a call in the loop's thread, from any thread.
+        """Schedule a call in the loop's thread; any thread may call this method.
 
         Many scheduled calls cause only one wake-up of the loop.
         """

@@ -1,9 +1,9 @@
 """The places for a server's connections, and the choice of a connection to close.
 
-A connection that makes progress is not closed. Candidates are connections without a request and
-connections whose clients do not read the response; an admitted request that is being answered is
-never interrupted. Among the candidates, connections from an address that holds more than its share
-are closed first.
+A connection that makes progress is not closed. Candidates for closing are connections without a
+request and connections whose clients do not read the response; an admitted request that is being
+answered is never interrupted. Among the candidates, connections from an address that holds more
+than its share of the places are closed first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Places:
         return len(self._progress)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Iterate over the connections; the connection with the oldest progress is the first."""
+        """Iterate over the connections; the connection with the oldest progress comes first."""
         return iter(self._progress)
 
     @property

@@ -175,7 +175,10 @@ class Server:
         self._loop.wake()
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Schedule a call in the thread that executes `run`; any thread or signal handler may do so."""
+        """Schedule a call in the thread that executes `run`.
+
+        This method may be called from any thread or signal handler.
+        """
         self._loop.call_soon(action)
         self._loop.wake()  # A signal handler also runs in that thread.
 

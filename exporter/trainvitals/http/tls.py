@@ -1,7 +1,7 @@
 """TLS for the HTTP server: the TLS context and the transport of a connection.
 
-This module imports `ssl`, which needs several MiB of memory, so it is imported only if TLS is
-configured.
+This module imports `ssl`, which needs several MiB of memory, so this module is imported only if TLS
+is configured.
 """
 
 from __future__ import annotations

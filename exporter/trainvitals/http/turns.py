@@ -3,8 +3,8 @@
 Networks take turns, so that many guesses from one network do not delay another network's password.
 Three of four turns go to networks that have sent no wrong password since the server started, so
 that after a restart, a scraper waits for only a few guesses, regardless of how many networks
-guessed before. The fourth turn goes to the other networks, so that a scraper in such a network does
-not wait for an endless series of new networks.
+guessed passwords before the restart. The fourth turn goes to the other networks, so that a scraper
+in such a network does not wait for an endless series of new networks.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class WebConfigFile:
             _LOG.warning("%s has neither TLS nor passwords", path)
 
     def refresh(self) -> None:
-        """Reload the file if it has changed; changes are checked for at most once a second.
+        """Reload the file if its content has changed; look for changes at most once a second.
 
         A rejected change is logged once, and the previous configuration stays in force.
         """

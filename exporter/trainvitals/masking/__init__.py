@@ -135,7 +135,7 @@ def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask_command(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command line with secrets masked; their number does not change.
+    """Return the words of a command line with secrets masked; the word count does not change.
 
     Recognized forms include `--password x`, `--token=x`, `-e HF_TOKEN=x`, `mysql -px` and `sh -c
     "KEY=x python train.py"`.
@@ -268,5 +268,5 @@ def _mask_sentence(match: re.Match[str]) -> str:
 
 
 def _mask_end(match: re.Match[str], name: str, value: str) -> str:
-    """Return a match's text; a value at the end is masked if it is the secret of the name."""
+    """Return a match's text; if the value at the end is the name's secret, the value is masked."""
     return match[0][: -len(value)] + MASK if _is_secret(name, value) else match[0]

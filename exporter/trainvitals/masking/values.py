@@ -81,7 +81,7 @@ def _find_rule(match: re.Match[str]) -> Rule | None:
 
 
 def _find_values(text: str, match: re.Match[str], rule: Rule, done: int) -> list[re.Match[str]]:
-    """Return matches for a name's secret values: one value, or those of a list or block."""
+    """Return matches for a name's secret values: one value, or the values in a list or block."""
     if rule in _STRONG and (several := _find_several(text, match)) is not None:
         return [value for value in several if _hides_item(rule, value["value"].strip("\"' \t\r"))]
     value = _find_value(text, match, rule, done)

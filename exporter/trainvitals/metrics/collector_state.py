@@ -49,7 +49,7 @@ class CollectorResult:
 
 
 class CollectorState:
-    """The state of a collector, with the collector itself.
+    """A collector and its state.
 
     All methods except `run` are called in the runner's thread.
 

@@ -106,7 +106,7 @@ class Exposition:
 
 
 class _Numbers(dict[float, str]):
-    """A cache of formatted numbers, because most values do not change or occur repeatedly.
+    """A cache of formatted numbers, because most values are unchanged or occur repeatedly.
 
     Equal numbers are formatted as equal text, except for -0.0, which equals 0.0.
     """

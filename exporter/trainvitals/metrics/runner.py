@@ -1,8 +1,8 @@
 """The runner, which runs collectors independently of each other, within a scrape's deadline.
 
-A scrape is a request for some collectors with a deadline. Requests that overlap share a reading,
-and a finished reading is reused for `REUSE_SECONDS`. The runner's thread schedules the readings,
-and the collectors run in a worker pool.
+A scrape is a request for the readings of one or more collectors, with a deadline. Requests that
+overlap share a reading, and a finished reading is reused for `REUSE_SECONDS`. The runner's thread
+schedules the readings, and the collectors run in a worker pool.
 
 - If a collector raises an exception, intentionally or because of a bug, the collector's metrics are
   missing from this scrape, and the reason is reported.
@@ -10,7 +10,7 @@ and the collectors run in a worker pool.
   the collector is not called again until the call has returned. The late result is dropped, because
   it may be outdated.
 - If a collector fails repeatedly, the collector is read less often until it succeeds, and the
-  reported reason says so.
+  reported reason states this.
 
 Each collector's timeout is derived from its past durations (see `collector_state.py`) and never
 exceeds the deadline. A call that hangs forever delays one scrape by half a second and does not
@@ -97,13 +97,13 @@ class Runner:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all collectors, in their order on the metrics page."""
+        """The names of all collectors, in the order of the metrics page."""
         return tuple(self._states)
 
     def request(
         self, names: Iterable[str], seconds: float, deliver: Callable[[Snapshot], None]
     ) -> None:
-        """Request a snapshot of collectors, which is delivered later.
+        """Request a snapshot of collectors, which is passed to `deliver` when it is finished.
 
         Args:
             names: The names of the collectors to read.
@@ -143,9 +143,9 @@ class Runner:
         return box.get()
 
     def close(self) -> None:
-        """Answer all pending requests at once, and stop the runner.
+        """Answer all pending requests immediately, and stop the runner.
 
-        A collector call that hangs ends with the process.
+        A collector call that hangs ends only when the process ends.
         """
         with self._lock:
             is_first, self._closed = not self._closed, True
@@ -254,7 +254,7 @@ class Runner:
             _log.error("a snapshot could not be delivered", exc_info=outcome.error)
 
     def _assemble(self, names: tuple[str, ...], late: AbstractSet[str], now: float) -> Snapshot:
-        """Return a snapshot of collectors, or the previous one if no collector has a new result."""
+        """Return a snapshot of collectors, or the previous snapshot if no result is new."""
         states = [self._states[name] for name in names]
         if late:
             return _assemble(states, late, now)

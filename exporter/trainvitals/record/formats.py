@@ -1,9 +1,9 @@
 """The formats of a recording: text for people, CSV and JSON Lines for programs.
 
 In a CSV file, the first line contains the column names, `timestamp` first; every other line is a
-snapshot. An unknown value is an empty cell. An existing file is continued with the columns of its
-header; if the header lacks a column, because a device was added, the file is rotated and a new file
-is started.
+snapshot. An unknown value is written as an empty cell. An existing file is continued with the
+columns of its header; if the header lacks a column, because a device was added, the file is rotated
+and a new file is started.
 
     timestamp,uptime_seconds,cpu_percent,…,gpu_0_up,gpu_0_util,…,disk_/_used_pct,…,gpu_0_name
     2025-11-13T03:13:20.250+01:00,86400.2,12,…,1,97,…,75,…,NVIDIA H100 80GB HBM3
@@ -52,7 +52,7 @@ class Format(Protocol):
         ...
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Format the last line, at a Unix time; return None if the format has no last line."""
+        """Format the last line, with a Unix time; return None if the format has no last line."""
         ...
 
 
@@ -107,7 +107,7 @@ class CsvFormat:
 
 
 def name_format(wanted: str | None, path: str | None) -> str:
-    """Return the name of the requested format, else of the format for the file's suffix, or `text`.
+    """Return the name of the requested format, else of the file suffix's format, else `text`.
 
     Args:
         wanted: The requested format: `text`, `csv` or `jsonl`; None if no format was requested.

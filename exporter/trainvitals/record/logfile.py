@@ -3,7 +3,7 @@
 The recording is appended to the file `NAME`. Before this file exceeds its maximum size, it becomes
 `NAME.1.gz`, the old `NAME.1.gz` becomes `NAME.2.gz`, and so on up to the number of files to keep.
 If there is no space for the compressed file, `NAME.1` remains uncompressed. A file whose header
-differs from the required one is also rotated.
+differs from the required header is also rotated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Console:
-    """The standard output as the destination of a recording.
+    """Standard output as the destination of a recording.
 
     Attributes:
         path: The name of the stream, for error messages.
@@ -42,7 +42,7 @@ class Console:
         self._head = ""
 
     def read_first_line(self) -> str:
-        """Return an empty string, because the standard output has no earlier content."""
+        """Return an empty string, because standard output has no earlier content."""
         return ""
 
     def append(self, text: str, head: str = "") -> None:
@@ -57,7 +57,7 @@ class Console:
         self._head = head
 
     def close(self) -> None:
-        """Do nothing: the standard output stays open."""
+        """Do nothing: standard output stays open."""
 
 
 class LogFile:
@@ -67,10 +67,10 @@ class LogFile:
         path: The path of the file; missing parent directories are created with mode 0700.
         max_bytes: The maximum size of the file; 0 means that the size is not limited.
         keep: The number of compressed old files to keep.
-        is_durable: Whether each piece is synced to the disk, so that it survives a crash of the
-            machine.
+        is_durable: Whether each piece is synced to the disk, so that the piece survives a crash of
+            the machine.
         cuts_torn_line: Whether an unterminated last line of an existing file is removed; otherwise
-            it is terminated.
+            the line is terminated.
 
     Raises:
         ConfigurationError: The file cannot be written, or another recording writes to it.
@@ -105,7 +105,7 @@ class LogFile:
             return file.readline(_CHUNK_BYTES).decode(errors="replace")
 
     def append(self, text: str, head: str = "") -> None:
-        """Append a piece to the file; if this fails, remove the written part from a regular file.
+        """Append a piece to the file; on failure, remove the written part from a regular file.
 
         Args:
             text: The complete lines of the piece.

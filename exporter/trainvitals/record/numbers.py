@@ -19,7 +19,8 @@ net_recv_mbps, net_sent_mbps
 processes               the number of processes
 oom_kills               OOM kills since the last snapshot
 containers, containers_running, container_deaths
-                        the number that exist, that run, and that died since the last snapshot
+                        the number of containers that exist, that run, and that exited since the
+                        last snapshot
 gpu_0_up                1 if the device can be read, 0 if it is lost, hung or without a driver
 gpu_0_util              utilization
 gpu_0_memory_util       the share of time in which device memory was read or written

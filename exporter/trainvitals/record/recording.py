@@ -166,8 +166,8 @@ def record(
     """Record snapshots until the count is reached or SIGTERM, SIGINT or SIGHUP arrives.
 
     Args:
-        watcher: The source of snapshots, which is closed at the end; SIGUSR1 makes it release the
-            accelerator drivers.
+        watcher: The source of snapshots, which is closed at the end; SIGUSR1 makes the watcher
+            release the accelerator drivers.
         file: The destination of the recording, which is closed at the end.
         options: The interval, the count and the preparation time.
         format_: The format of the recording; None means the text format.

@@ -42,11 +42,12 @@ class Filters:
 
 @dataclass(slots=True)
 class Archive:
-    """A Prometheus server, queried about one period.
+    """A Prometheus server that is queried about one period.
 
-    In a query, `@host` stands for the label matchers that select the machines, and `@run` for those
-    that select the machines and runs; `[@hour]` is the range of one hour, `[@hour:@step]` the
-    subquery with each step of that hour, and `@step` the interval between two steps.
+    In a query, `@host` stands for the label matchers that select the machines, and `@run` stands
+    for the label matchers that select the machines and runs; `[@hour]` is the range of one hour,
+    `[@hour:@step]` the subquery with each step of that hour, and `@step` the interval between two
+    steps.
 
     Attributes:
         prometheus: The Prometheus server that is queried.
@@ -101,7 +102,7 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_changes(self, what: str, metric: str) -> tuple[Series, ...]:
-        """Return each series' first value, and every value that differs from one minute earlier.
+        """Return each series' first value, and every value unlike the value one minute earlier.
 
         The result is small if the values seldom change.
 
@@ -171,7 +172,7 @@ def write_rise(counter: str) -> str:
 
 
 def count_seconds(series: Iterable[Series]) -> float:
-    """Return the sum of all values in some series."""
+    """Return the sum of all values in the given series."""
     return math.fsum(value for each in series for _, value in each.points)
 
 

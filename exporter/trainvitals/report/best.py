@@ -64,7 +64,10 @@ def has_word(name: str, word: str) -> bool:
 
 
 def find_best(archive: Archive, targets: Mapping[str, float]) -> tuple[Best, ...]:
-    """Return each run's best value of each metric, first metrics with targets and validation."""
+    """Return each run's best value of each metric.
+
+    Metrics with targets come first; within each metric, training values come last.
+    """
     by = "instance, run, name, split"
     found: dict[tuple[str, str, str, str], Best] = {}
     for operation in ("max", "min"):
@@ -94,7 +97,7 @@ def _keep(
 
 
 def _aim(best: Best, targets: Mapping[str, float]) -> Best:
-    """Return a best value with its target, set for the metric's name or for a word in the name."""
+    """Return a best value with the target set for the metric's name or for a word in the name."""
     wanted = targets.get(best.name)
     if wanted is None:
         wanted = next((value for name, value in targets.items() if has_word(best.name, name)), None)

@@ -1,4 +1,4 @@
-"""Charts of a report as SVG, drawn by matplotlib or, if it is not installed, as sparklines.
+"""Charts of a report as SVG, drawn by matplotlib, or as sparklines if matplotlib is missing.
 
 Colours are CSS variables of the page, which defines a light and a dark set. matplotlib draws with
 placeholder colours, which are replaced by the variables after drawing. The titles of bars and
@@ -65,7 +65,7 @@ class Picture:
 
     Attributes:
         title: The chart's heading.
-        slots: For each hour or day, its label on the time axis and its full name.
+        slots: The label on the time axis and the full name of each hour or day.
         courses: The lines of the chart, or the segments of the chart's bars.
         unit: The size of the value axis' unit, in base units.
         write: A function that formats a value of the chart as text.
@@ -196,7 +196,7 @@ def _name_slot(report: Report, moment: float) -> str:
 def _lay_out(
     report: Report, points: Points, slots: Sequence[str], join: _Join
 ) -> tuple[float | None, ...]:
-    """Return one value for each slot of a chart; None for a slot in which no point lies."""
+    """Return one value for each slot of a chart; None for a slot without points."""
     found: dict[str, list[float]] = {}
     for moment, value in points:
         found.setdefault(_name_slot(report, moment - 1), []).append(value)

@@ -1,4 +1,4 @@
-"""The sections of the daily template, some of which the weekly template also uses."""
+"""The sections of the daily template; the weekly template also uses some of these sections."""
 
 from __future__ import annotations
 

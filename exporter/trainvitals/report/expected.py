@@ -75,7 +75,7 @@ def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float |
 
 
 def _cut_standstill(points: Points) -> Points:
-    """Return the points up to the last change: an ended run's metrics continue for a while."""
+    """Return the points up to the last change, because metrics remain after a run has ended."""
     changes = [
         place for place, (before, after) in enumerate(pairwise(points), 1) if before[1] != after[1]
     ]

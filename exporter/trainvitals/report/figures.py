@@ -80,13 +80,13 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """Figures about the accelerators that were seen in the period.
+    """Figures about the accelerators that were observed in the period.
 
     Attributes:
-        count: The number of accelerators that were seen, counted by UUID; 0 if no accelerator was
-            seen.
-        seconds: The time for which accelerators were seen, summed over all accelerators. Source:
-            accelerator_up.
+        count: The number of observed accelerators, counted by UUID; 0 if no accelerator was
+            observed.
+        seconds: The time for which accelerators were observed, summed over all accelerators.
+            Source: accelerator_up.
         busy_seconds: The part of `seconds` in which accelerators were busy. Source:
             accelerator_busy_seconds_total, else accelerator_utilization_ratio.
         memory_used_bytes: Device memory in use on all accelerators, at the end. Source:
@@ -167,10 +167,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Figures about the machines that were seen in the period.
+    """Figures about the machines that were observed in the period.
 
     Attributes:
-        names: The sorted names of the machines that were seen. Source: the label `instance`.
+        names: The sorted names of the machines that were observed. Source: the label `instance`.
         environments: The sorted values of the target labels `environment` or `env`; an empty tuple
             if no target has such a label.
         memory_used_bytes: The total memory minus the available memory of all machines, at the end.
@@ -222,7 +222,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Some figures of the previous period, for comparison; an unknown figure is None.
+    """The figures of the previous period for comparison; an unknown figure is None.
 
     Attributes:
         begin: The start of the previous period, in Unix seconds.
@@ -296,7 +296,8 @@ class Report:
         accelerators: Figures about the accelerators.
         incidents: The alerts that fired in the period, the most severe first.
         deaths: The container deaths in the period, the most frequent first.
-        before: Figures of the previous period; None if Prometheus has too little data about it.
+        before: Figures of the previous period; None if Prometheus has too little data about that
+            period.
         price: The price of electrical energy; None if no price is set.
         advice: The recommendations, the most urgent first.
         gaps: The figures that are unknown because Prometheus refused their queries.

@@ -1,4 +1,4 @@
-"""Makes a report: runs the queries, compares the period with the previous one, derives advice."""
+"""Makes a report: runs the queries, compares the period with the previous one, and adds advice."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def make_report(
 
 
 def _find_machines(archive: Archive) -> tuple[str, ...]:
-    """Return the machines on which the selected runs were seen.
+    """Return the machines on which the selected runs were observed.
 
     Raises:
         StackError: Prometheus has no data about the selected runs in the period.
@@ -116,7 +116,7 @@ def _explain_emptiness(archive: Archive) -> str:
 
 
 def _look_back(archive: Archive) -> Totals | None:
-    """Return some figures of the previous period; None if too little of that period has data."""
+    """Return the previous period's figures; None if too little of that period has data."""
     period = archive.period.step_back()
     before = Archive(archive.prometheus, period, archive.filters)
     coverage = find_coverage(before) if period.end > period.begin else None

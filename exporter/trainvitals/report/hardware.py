@@ -19,7 +19,7 @@ _CORE = 'accelerator_temperature_celsius{@host, sensor="core"}'
 
 
 def find_accelerators(archive: Archive) -> Accelerators:
-    """Return figures about the accelerators; `count` is 0 if no accelerator was seen."""
+    """Return figures about the accelerators; `count` is 0 if none was observed."""
     there = archive.ask_hours(
         "how long accelerators were seen",
         f"{archive.step_seconds} * count_over_time((group by ({_BY})"
@@ -158,7 +158,7 @@ def _find_holes(moments: list[float], period: Period, step: int) -> tuple[tuple[
 
 
 def find_hosts(archive: Archive) -> Hosts:
-    """Return figures about the machines that were seen in the period."""
+    """Return figures about the machines that were observed in the period."""
     seen = archive.ask_hours(
         "the machines", f"group by (instance, environment, env) (last_over_time({_ANY}[@hour]))"
     )

@@ -199,7 +199,7 @@ def _write_verdict(
     deaths: Sequence[Deaths],
     spans: Sequence[tuple[float, float]],
 ) -> str:
-    """Return an alert's summary, with the reasons for which the alert's run or container ended."""
+    """Return an alert's summary, with the reasons why the alert's run or container ended."""
     found = []
     if course.container:
         found = [
@@ -238,7 +238,7 @@ def _list_endings(attempts: Iterable[Attempt]) -> list[str]:
 
 
 def _resolve(incident: Incident, course: _Course, runs: Runs, deaths: Sequence[Deaths]) -> str:
-    """Return a text that says how an incident ended."""
+    """Return a text that describes how an incident ended."""
     if incident.is_firing:
         return "still fires"
     if course.run:

@@ -57,7 +57,7 @@ class Period:
         return datetime.fromtimestamp(moment, timezone.utc).astimezone(self.zone)
 
     def step_back(self) -> Period:
-        """Return the previous period; if this period is not over, its part of the same duration."""
+        """Return the previous period, cut to the same duration if this period is not over."""
         begin = _shift(self.begin, self.zone, -_DAYS[self.kind])
         end = min(begin + self.seconds, self.begin) if not self.is_over else self.begin
         return Period(self.kind, begin, self.begin, end, self.zone)
@@ -184,7 +184,7 @@ def _find_midnight(day: date, zone: tzinfo) -> int:
 
 
 def _shift(moment: int, zone: tzinfo, days: int) -> int:
-    """Return the same time of day some days later, or earlier if the number of days is negative."""
+    """Return the same time of day a number of days later; a negative number means earlier."""
     clock = datetime.fromtimestamp(moment, timezone.utc).astimezone(zone)
     return int((clock + timedelta(days=days)).timestamp())
 

@@ -213,7 +213,7 @@ def _list_starts(course: _Course) -> list[float]:
 
 
 def _find_own_start(course: _Course, start: float, until: float, archive: Archive) -> float:
-    """Return when a start's first phase began, or when its processes began if this is unknown.
+    """Return when a start's first phase began; if this time is unknown, when its processes began.
 
     An upper bound may be too late by one step; an upper bound within the first step is therefore
     ignored.

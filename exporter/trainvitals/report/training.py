@@ -1,4 +1,4 @@
-"""Runs and how they ended, alerts that fired, and containers that died.
+"""Describes runs and their outcomes, alerts that fired, and containers that died.
 
 Times are in Unix seconds and durations in seconds. None means that a value is unknown; an unknown
 value is never 0.
@@ -39,7 +39,7 @@ class Attempt:
             long after the process.
         ended: The time at which the last rank ended, in Unix seconds; None while the start is
             active, or if the start disappeared without a recorded end.
-        outcome: How the start ended, according to the first rank that did not finish.
+        outcome: The outcome of the start, according to the first rank that did not finish.
         exit_code: The exit code of the first rank that did not finish; None if the exit code is
             unknown. Source: training_process_exit_code.
         is_resumed: Whether the run was restarted after this start.
@@ -137,8 +137,8 @@ class Runs:
     """Figures about the training runs in a period.
 
     Attributes:
-        is_told: Whether an exporter reports runs; if so, an empty list means that no run was
-            active.
+        is_told: Whether an exporter reports runs; if an exporter does, an empty list of runs means
+            that no run was active.
         attempts: The starts of runs that were active in the period, the latest first.
         observed: The runs that are known only from logs or event files.
         best: The best value that each run reported for each metric.

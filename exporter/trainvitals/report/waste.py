@@ -2,7 +2,7 @@
 
 The state of an accelerator at each step of the period counts for the whole step; waiting for data
 and throttling count for their share of the step. The uses add up to the time for which accelerators
-were seen.
+were observed.
 
 The label `gpu_uuid` of `training_rank_info` lists up to eight accelerators of a rank, separated by
 commas. PromQL cannot split a list, so a separate expression extracts each position of the list. On
@@ -60,7 +60,7 @@ def find_uses(archive: Archive) -> tuple[Use, ...]:
     """Return the accelerator time of each use, without uses that took no time.
 
     The result is an empty tuple if a query was refused, because the remaining uses would not add up
-    to the time for which accelerators were seen.
+    to the time for which accelerators were observed.
     """
     gaps = len(archive.gaps)
     queries = _write(
@@ -171,7 +171,7 @@ class Holding:
     most: int = 1
 
     def hold(self, condition: str) -> str:
-        """Return a query: 1 for each responding accelerator with a rank that meets a condition."""
+        """Return a query that yields 1 for each responding accelerator with a matching rank."""
         return f"(group by ({DEVICE}) ({self._place(condition)}) and on ({DEVICE}) {ANSWERS})"
 
     def hold_most(self, expr: str) -> str:
@@ -194,7 +194,7 @@ class Holding:
 
 
 def find_holding(archive: Archive) -> Holding:
-    """Return queries for the lengths of rank lists that occur; short lists cost much less."""
+    """Return queries for the list lengths that occur; queries for short lists cost much less."""
     found = archive.ask_hours(
         "ranks with several accelerators",
         'group(last_over_time(training_rank_info{@host, gpu_uuid=~".+,.+"}[@hour]))',
@@ -203,7 +203,7 @@ def find_holding(archive: Archive) -> Holding:
 
 
 def _cut_out(before: int) -> str:
-    """Return a query that adds the label `uuid`: the accelerator at a list position, from 0."""
+    """Return a query that adds the label `uuid` from a position in the list, counted from 0."""
     having = f'gpu_uuid=~"([^,]+,){{{before}}}.+"' if before else 'gpu_uuid!=""'
     taken = f"(?:[^,]+,){{{before}}}([^,]+).*"
     return (

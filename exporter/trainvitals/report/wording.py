@@ -1,4 +1,4 @@
-"""The parts of a report, from which text, Markdown and HTML are written, and recurring phrases.
+"""The parts of a report that all formats share (text, Markdown, HTML), and recurring phrases.
 
 This module removes unsafe characters from names that the exporter does not control; each output
 format then applies its own escaping. Backticks mark code in every format, so apostrophes replace
@@ -85,22 +85,22 @@ class Section:
 
 
 def clean_name(text: str) -> str:
-    """Return a name that the exporter does not control in a form that is safe to show."""
+    """Return a name from an untrusted source in a form that is safe to show."""
     return clean_text(text, most=_LONGEST_NAME).replace("`", "'")
 
 
 def clean_sentence(text: str) -> str:
-    """Return a sentence that the exporter does not control in a form that is safe to show."""
+    """Return a sentence from an untrusted source in a form that is safe to show."""
     return clean_text(text, most=_LONGEST_SENTENCE).replace("`", "'")
 
 
 def join_names(names: Iterable[str], most: int = 12) -> str:
-    """Return a text with some names, separated by commas, and the number of omitted names."""
+    """Return a text with names, separated by commas, and the number of omitted names."""
     return join_with_count([clean_name(name) for name in names], most=most)
 
 
 def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
-    """Return the first of some lines, and a line with the number of omitted lines."""
+    """Return the first lines, followed by a line with the number of omitted lines."""
     every = tuple(lines)
     rest = name_rest(len(every) - most, ", see below")
     return (*every[:most], rest) if rest else every
@@ -113,7 +113,7 @@ def explain_unknown(report: Report, why: str) -> str:
 
 
 def explain_no_client(report: Report) -> str:
-    """Return the text for unknown runs, which says that no exporter reports runs."""
+    """Return the text for unknown runs, which states that no exporter reports runs."""
     return explain_unknown(report, "no exporter reports runs (collector training)")
 
 
@@ -158,7 +158,7 @@ def format_moment(report: Report, moment: float) -> str:
 
 
 def describe_outcome(attempt: Attempt) -> str:
-    """Return a text that says how a start ended, with any exit code other than 0."""
+    """Return a text that describes how a start ended, with any exit code other than 0."""
     code = f" (exit code {attempt.exit_code})" if attempt.exit_code else ""
     return f"{attempt.outcome}{code}"
 
@@ -195,7 +195,7 @@ def name_incident(incident: Incident) -> str:
 
 
 def describe_spans(report: Report, incident: Incident) -> str:
-    """Return a text that says when and for how long an incident's alert fired."""
+    """Return a text that states when and for how long an incident's alert fired."""
     begin, end = incident.spans[-1]
     until = "" if incident.is_firing else f" until {format_moment(report, end)}"
     last = f"{'since' if incident.is_firing else 'from'} {format_moment(report, begin)}{until}"

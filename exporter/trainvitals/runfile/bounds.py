@@ -1,4 +1,4 @@
-"""The bounds of the words in a record; they are necessary because a run file can be corrupt.
+"""The bounds of the words in a record, which are checked because a run file can be corrupt.
 
 A word outside its bounds becomes `ABSENT`, except that a measured value, such as a loss, becomes
 infinite.

@@ -138,7 +138,7 @@ def decode_header(data: bytes) -> Identity:
 
 
 def decode_step(data: bytes, at: int = STEP_AT) -> tuple[float, ...] | None:
-    """Return the newest complete step record; `at` is the offset of its slot A in the data.
+    """Return the newest complete step record; `at` is the offset of the record's slot A.
 
     Returns:
         The words of the record in the order of `STEP_WORDS`, limited to their bounds; None if
@@ -148,7 +148,7 @@ def decode_step(data: bytes, at: int = STEP_AT) -> tuple[float, ...] | None:
 
 
 def decode_state(data: bytes, at: int = STATE_AT) -> tuple[float, ...] | None:
-    """Return the newest complete state record; `at` is the offset of its slot A in the data.
+    """Return the newest complete state record; `at` is the offset of the record's slot A.
 
     Returns:
         The words of the record in the order of `STATE_WORDS`, limited to their bounds; None if

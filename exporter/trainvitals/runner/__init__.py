@@ -1,1 +1,1 @@
-"""Runs a command so that every Python process below the command reports its training."""
+"""Runs a command so that every Python process descended from the command reports its training."""

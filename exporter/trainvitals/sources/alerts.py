@@ -43,7 +43,7 @@ class Alert:
             the whole machine.
         summary: The alert's annotation `summary`, otherwise `description`; empty if the alert has
             neither annotation.
-        since: The time since which the alert's expression holds, in seconds since 1970; None if
+        since: The time since which the alert's expression has held, in seconds since 1970; None if
             Prometheus does not report the time.
         is_elsewhere: Whether the alert concerns another machine.
     """
@@ -57,7 +57,7 @@ class Alert:
 
 
 def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, ...]:
-    """Return this machine's firing alerts, then other machines', each sorted by severity.
+    """Return the firing alerts of this machine, then of other machines, each sorted by severity.
 
     An alert without a known severity, such as a watchdog that always fires, is not returned.
 

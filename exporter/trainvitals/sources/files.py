@@ -47,7 +47,7 @@ def has_room(descriptor: int, share: float) -> bool:
     """Return whether fewer file descriptors than a share of the limit are in use.
 
     The kernel assigns the lowest free number, so the number of a new file descriptor shows how many
-    are in use.
+    file descriptors are in use.
     """
     if resource is not None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -169,7 +169,7 @@ def _read_on(descriptor: int, data: bytes) -> bytes:
 
 
 def read_small(path: Path) -> str | None:
-    """Read a small file that is read rarely, without surrounding white space.
+    """Read a small file that is rarely needed, and strip surrounding white space.
 
     Returns:
         The text of the file; None if the file does not exist, is empty, or cannot be read. For

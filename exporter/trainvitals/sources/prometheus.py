@@ -137,7 +137,7 @@ class ActiveAlert:
         labels: The labels of the alert, including `alertname`.
         annotations: The annotations of the alert.
         state: The state of the alert: `pending` or `firing`.
-        active_at: The time since which the alert's expression holds, in RFC 3339 format as
+        active_at: The time since which the alert's expression has held, in RFC 3339 format as
             Prometheus writes the time; empty if Prometheus does not report the time.
     """
 

@@ -47,10 +47,10 @@ class Account:
 
 
 def find_account(state_dir: Path, names: tuple[str, ...] = _NAMES) -> Account | None:
-    """Return the account for a state directory; None if not run by root or if no account exists.
+    """Return the account for a state directory; None if the user is not root or no account exists.
 
     The directory's owner has priority unless the owner is root, so that with `sudo` the data still
-    belong to the user who created the directory. Otherwise, the result is the account of the
+    belongs to the user who created the directory. Otherwise, the result is the account of the
     services (`trainvitals`) or, if this account does not exist, the account without any rights
     (`nobody`).
     """

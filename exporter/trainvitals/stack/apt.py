@@ -4,7 +4,7 @@ apt verifies every download: the signature of the repository's index, with gpgv 
 checksums of all files that the index lists. The index of another repository must be signed with
 that repository's key, even if the system trusts more keys.
 
-apt does not continue an interrupted download of a single package, so the large packages of another
+apt does not resume an interrupted download of a single package, so the large packages of another
 repository are downloaded by `download_file`, with the size and the checksum from the index.
 """
 
@@ -50,7 +50,7 @@ _REASON = re.compile(r"^(?:E: |W: GPG error: ).*", re.MULTILINE)
 
 
 class Apt:
-    """An apt with private package lists, which needs no root permission.
+    """Runs apt with private package lists, which requires no root permission.
 
     Args:
         cache: The directory for the package lists and caches.

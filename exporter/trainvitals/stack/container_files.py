@@ -1,8 +1,8 @@
 """Makes configuration files and files with secrets readable for containers.
 
-If run by root, the file's owner is set to the container's user, with mode 0600. Other users cannot
-change a file's owner. For these users, the file is world-readable in a directory with mode 0700,
-and the container reads the file through a mount below that directory.
+If root runs the command, the file's owner is set to the container's user, with mode 0600. Other
+users cannot change a file's owner. For these users, the file is world-readable in a directory with
+mode 0700, and the container reads the file through a mount below that directory.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retent
 
 
 def share_alertmanager_config(state_dir: Path, config: Path) -> None:
-    """Copy Alertmanager's configuration and the templates beside it for the Alertmanager container.
+    """Copy Alertmanager's configuration and adjacent templates for the Alertmanager container.
 
     Raises:
         StackError: The file cannot be read or written.

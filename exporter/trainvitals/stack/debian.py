@@ -3,10 +3,10 @@
 If a program is not installed, apt downloads and verifies the program's package with private lists
 and a private cache, and the package is unpacked instead of installed. Packages are unpacked to
 `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`, atomically. The packages of Prometheus and
-Alertmanager are from Debian, and that of Grafana is from Grafana Labs.
+Alertmanager are from Debian, and the Grafana package is from Grafana Labs.
 
-If run by root, the Alertmanager package is installed, because an unpacked Alertmanager finds its
-template only in a mount namespace.
+If root runs the command, the Alertmanager package is installed, because an unpacked Alertmanager
+finds its template only in a mount namespace.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _is_new_enough(program: Path, package: Package, report: Report) -> bool:
 
 
 def _is_usable(program: Path, package: Package) -> bool:
-    """Return whether an unpacked program exists and is new enough; if not, it is fetched."""
+    """Return whether an unpacked program exists and is new enough; otherwise, it is fetched."""
     main = program.with_name(package.programs[0])
     return program.exists() and _is_new_enough(main, package, lambda _: None)
 

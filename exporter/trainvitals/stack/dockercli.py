@@ -66,7 +66,10 @@ class Docker:
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def show(self, *words: str) -> int:
-        """Run the command with inherited output until its end or an interrupt; return its code."""
+        """Run the command with inherited output, and return its exit code.
+
+        The call returns when the command ends or is interrupted.
+        """
         try:
             ran = subprocess.run(
                 _command(words), env=dict(self.environment), cwd=self.directory, check=False
@@ -82,7 +85,7 @@ class Docker:
         on_idle: Callable[[], None] = lambda: None,
         idle_seconds: float = 2.0,
     ) -> CommandResult:
-        """Run the command and pass on each line of output; it ends before this call returns.
+        """Run the command, pass on each line of output, and return after the command has ended.
 
         Args:
             words: The command's arguments.

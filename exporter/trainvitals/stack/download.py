@@ -45,8 +45,8 @@ def download_file(
 ) -> None:
     """Download a file to a path and verify the file's checksum; an existing file is kept.
 
-    The data received before an interruption is stored beside the path, in a file whose name ends in
-    `.partial`; the next call resumes the download.
+    The data received before an interruption is stored in the same directory, in a file whose name
+    ends in `.partial`; the next call resumes the download.
 
     Args:
         file: The file to download.

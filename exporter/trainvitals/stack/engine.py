@@ -36,7 +36,7 @@ class Unavailable:
     """The reason why the stack cannot run in Docker Compose on this machine.
 
     Attributes:
-        reason: Why the stack cannot run, and the remedy, in one line.
+        reason: The reason why the stack cannot run, and the remedy, in one line.
         is_news: Whether to report the reason even if Compose was not requested; False if Docker is
             not installed.
     """
@@ -129,7 +129,7 @@ def find_overrides(
 
 
 def explain_missing_runtime(cards: Accelerators, overrides: tuple[str, ...]) -> str | None:
-    """Return why containers cannot use accelerators, and the remedy; None if they can do so."""
+    """Return why containers cannot use accelerators, and the remedy; None if they can use them."""
     if cards.nvidia and "docker-compose.nvidia.yml" not in overrides:
         return (
             "Docker cannot pass GPUs to containers: install the NVIDIA Container Toolkit and run "

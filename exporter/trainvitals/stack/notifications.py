@@ -132,7 +132,7 @@ def _send_tests(
 
 
 def format_notifications(notifications: Notifications) -> str:
-    """Return the result as JSON: its fields, `fine`, and the lines about alert destinations."""
+    """Return notifications as JSON: the fields, `fine`, and the lines about alert destinations."""
     return json.dumps(
         {
             "fine": notifications.fine,

@@ -79,7 +79,7 @@ class Supply:
 def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
     """Return the programs that this machine can run; if Prometheus is missing, only the exporter.
 
-    The programs' configuration is written as well.
+    This function also writes the programs' configuration.
 
     Raises:
         StackError: The configuration cannot be written, or a shipped file is missing.

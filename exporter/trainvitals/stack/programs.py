@@ -62,7 +62,7 @@ def find_host(bind_address: str) -> str:
 
 
 def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
-    """Save the programs that will be started in the state directory.
+    """Write a file in the state directory with the programs that will be started.
 
     Raises:
         StackError: The file cannot be written.
@@ -72,7 +72,7 @@ def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
 
 
 def load_programs(state_dir: Path) -> tuple[Program, ...]:
-    """Return the programs that were last started and have not been stopped since; may be empty."""
+    """Return the programs that were last started and have not been stopped since, if any."""
     try:
         written = json.loads((state_dir / _FILE).read_text(encoding="utf-8"))
         return tuple(

@@ -232,7 +232,7 @@ def reload_program(
 
 
 def _read(program: Program) -> _Reload | None:
-    """Read the result of the last reload from a program's metrics; None if it is not included."""
+    """Return the result of the last reload in a program's metrics; None if the metrics lack it."""
     page = fetch_page(program.port, "/metrics", host=program.host)
     found = dict(_READING.findall(page.decode("utf-8", "replace"))) if page else {}
     if len(found) < len(RELOADS):

@@ -76,7 +76,7 @@ def read_settings(
         alertmanager_port: The value of the flag for Alertmanager's port; None if the flag is not
             set.
         grafana_port: The value of the flag for Grafana's port; None if the flag is not set.
-        way: The value of the flag for the way of running; None if the flag is not set.
+        way: The value of the flag `--way`; None if the flag is not set.
         state_dir: The value of the flag for the state directory; None for the directory that the
             XDG specification defines.
 

@@ -77,7 +77,7 @@ def choose_way(
 
 
 def bring_up(settings: Settings, *, report: Report) -> None:
-    """Start the stack in the chosen way, and wait until it is ready.
+    """Start the stack in the chosen way, and wait until the stack is ready.
 
     A stack that runs in the other way is stopped first.
 

@@ -133,8 +133,8 @@ def find_alarming(
     Args:
         metrics: Values by the names used in `resources` and `gpus`; any value may be missing.
         thresholds: The thresholds with which the values are compared.
-        is_training: Whether the run is training. If it is not, GPU utilisation is not compared,
-            because idle GPUs are expected.
+        is_training: Whether the run is training. If the run is not training, GPU utilisation is not
+            compared, because idle GPUs are expected.
     """
     gpus = {int(match[1]) for key in metrics if (match := _GPU_KEY.fullmatch(key))}
     for gpu in sorted(gpus):

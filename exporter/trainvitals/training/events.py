@@ -41,8 +41,8 @@ class EventRecorder(StepRecorder):
         """Record that an epoch of the run has begun.
 
         Args:
-            epoch: The number of the epoch, starting from 0; None for the number after the previous
-                epoch's.
+            epoch: The number of the epoch, starting from 0; None for the number that follows the
+                previous epoch's number.
             steps: The number of steps in the epoch; None for the same number as in the previous
                 epoch.
         """
@@ -204,8 +204,8 @@ class EventRecorder(StepRecorder):
 
         Args:
             name: The name of the alert, one of `runfile.ALERTS`.
-            text: The text of the message to send. None sends a message that contains only the
-                alert's name; an empty text sends no message.
+            text: The text of the message to send. If None, the message contains only the alert's
+                name; if the text is empty, no message is sent.
         """
         is_new = self._journal.set_alert(name, is_active=True)
         if is_new and self._notices is not None and text != "":

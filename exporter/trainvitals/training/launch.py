@@ -2,10 +2,10 @@
 
 **Ranks.** Launchers can be nested: for example, `srun` starts `torchrun`, or a batch script starts
 `mpirun`. The innermost launcher is authoritative, so the launchers' variables are read in the order
-of `_LAUNCHERS`; Slurm comes late because Slurm also sets `SLURM_PROCID=0` for a batch script, and
-all processes started by `mpirun` inherit this value. Values that the inner launcher does not set
-are taken from an outer launcher if both launchers report the same rank. If no launcher reports
-other ranks, the ranks are read from PyTorch's process group if it exists, because
+of `_LAUNCHERS`; Slurm is late in this order because Slurm also sets `SLURM_PROCID=0` for a batch
+script, and all processes started by `mpirun` inherit this value. Values that the inner launcher
+does not set are taken from an outer launcher if both launchers report the same rank. If no launcher
+reports other ranks, the ranks are read from PyTorch's process group if it exists, because
 `torch.multiprocessing.spawn` sets no environment variables.
 
 **Run name.** The name is the first of the following that is set: the caller's name,
@@ -258,7 +258,7 @@ def _script_stem(script: str | None) -> str:
 def _shared_mark(
     found: Launch, environ: Mapping[str, str], procfs: Path, launcher: str
 ) -> str | None:
-    """Return a mark shared by this launch's ranks; None for a single process or if unknown."""
+    """Return a mark shared by this launch's ranks; None for one process or an unknown mark."""
     is_elastic = "TORCHELASTIC_RUN_ID" in environ
     if not is_elastic and found.world_size <= 1 and found.rank == 0:
         return None

@@ -49,7 +49,7 @@ if not TYPE_CHECKING:
 
 
 class ValuesLogger(DummyLogger):
-    """A logger that passes the values that Lightning logs to a function, and ignores other calls.
+    """A logger that passes Lightning's logged values to a function, and ignores other calls.
 
     If this logger is the Trainer's only logger, checkpoints are written to the same directory as
     without a logger.

@@ -53,7 +53,7 @@ def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | N
     """Return the statistics of a device's memory allocator.
 
     The sources are `torch.cuda.memory_stats_as_nested_dict`, its equivalent in `torch.xpu`, and
-    `torch.hpu.memory_stats`. Peaks are never reset.
+    `torch.hpu.memory_stats`. The function never resets a peak.
 
     Args:
         torch: The module `torch`, as imported by the program.
@@ -75,7 +75,7 @@ def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | N
 
 
 def _find_accelerator(torch: ModuleType | None) -> ModuleType | None:
-    """Return the module of torch for the initialised device type; None if none is initialised."""
+    """Return torch's module for the initialised device type; None if no device is initialised."""
     for kind in _KINDS:
         accelerator: ModuleType | None = getattr(torch, kind, None)
         is_initialized = getattr(accelerator, "is_initialized", None)
@@ -250,7 +250,7 @@ class DeviceRecorder:
 
 
 def _find_peak(torch: ModuleType) -> float | None:
-    """Return the peak FLOP/s of the current device in the best half precision it supports."""
+    """Return the peak FLOP/s of the current device in the best supported half precision."""
     for kind in ("cuda", "hpu"):
         device = getattr(torch, kind, None)
         if device is not None and device.is_initialized():

@@ -3,7 +3,7 @@
 Rank 0 sends the messages about the run, and the first rank of each machine sends the messages about
 that machine.
 The training thread only queues a message when an alert changes; `trainvitals.alerting.notifier`
-sends it.
+sends the message.
 """
 
 from __future__ import annotations

@@ -245,7 +245,10 @@ class _Quantity:
         self._deviating: list[float] = []
 
     def compare(self, value: float | None) -> tuple[_Quantity, str, bool] | None:
-        """Add a value; return the alert's text and whether the value deviates, None if unknown."""
+        """Add a value; return the quantity, the alert's text, and whether the value deviates.
+
+        The result is None if the value or the usual value is unknown.
+        """
         if value is None or value != value:  # noqa: PLR0124 - NaN
             return None
         if self.usual is None:

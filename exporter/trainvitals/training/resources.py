@@ -147,7 +147,7 @@ def _read_network() -> dict[str, float]:
 
 
 def _read_stalled_seconds(path: Path) -> float | None:
-    """Return the seconds since boot in which any task waited for I/O; None if not counted.
+    """Return the seconds since boot in which any task waited for I/O; None if it is unknown.
 
     The time is read from the line `some` in /proc/pressure/io.
     """
@@ -194,7 +194,7 @@ class _Member:
 class ProcessTree:
     """This process and its descendants, read with psutil.
 
-    Finding the descendants costs more than reading them, so the search for descendants is made
+    Finding the descendants costs more than reading them, so the search for descendants runs only
     every 5 s. On a machine with many processes, the interval is longer, so that the search takes at
     most 0.2 % of the time.
 

@@ -311,7 +311,7 @@ class StepRecorder(ValueRecorder):
         self._publish_all(now)
 
     def _find_bucket(self, seconds: float) -> None:
-        """Find a step's histogram bucket; the next step is probably in the same bucket."""
+        """Find a step's histogram bucket; the next step usually falls into the same bucket."""
         number = bisect_left(BUCKET_BOUNDS, seconds)
         self._bucket_at = _BUCKETS[number]
         self._bucket_above, self._bucket_up_to = _EDGES[number], _EDGES[number + 1]

@@ -7,10 +7,10 @@ profiler; and while a session of trainvitals is active, the two functions of
 `torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
 
 The files are `trace.json.gz` and `summary.txt` in the directory `RUN-RANK-TIME`; either both files
-are written or neither. They are written to a hidden directory, which is then renamed, and are
-readable only by their owner. `trace.json.gz` is in Chrome's trace event format, as written by
-PyTorch, for `chrome://tracing` or Perfetto; `summary.txt` contains tables of the operators that
-took the most time and memory.
+are written or neither. The files are written to a hidden directory, which is then renamed; only the
+owner can read the files. `trace.json.gz` is in Chrome's trace event format, as written by PyTorch,
+for `chrome://tracing` or Perfetto; `summary.txt` contains tables of the operators that took the
+most time and memory.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Once a second, the monitor checks one word of the mapped run file for a request.
 `Tracing.step_over` is called at the end of each step until the trace is complete. The first traced
 step shows the number of events per step, which determines how many steps fit into a trace; the
 trace itself begins after this step. The trace ends early if it lasts too long, or when an activity
-other than training begins, because such an activity can last for any time. The trace's files are
-written on a separate thread.
+other than training begins, because such an activity can take arbitrarily long. The trace's files
+are written on a separate thread.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Tracing:
         writer.start()
 
     def write(self, trace: TorchTrace, place: TracePlace, note: str) -> None:
-        """Write the trace's files, and answer with their path; called on the writer's thread."""
+        """Write the trace's files and answer with the path; called on the writer's thread."""
         asked = self._request.steps
         head = [f"{self._head}: {self._steps} steps" + (f" of {asked}: {note}" if note else "")]
         try:

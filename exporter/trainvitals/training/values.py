@@ -96,7 +96,7 @@ class ValueRecorder:
 
     @guard
     def _set_word(self, at: int, value: object) -> None:
-        """Record a value that may have another type than float or may still be on a device."""
+        """Record a value that may not be a float or may still be on a device."""
         number = value if type(value) is float else self._readers[at].read(value)
         if number is None:
             if not hasattr(value, "is_cpu"):

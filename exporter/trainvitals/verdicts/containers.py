@@ -43,7 +43,7 @@ def judge_containers(
 def find_recent_death(death: Death | None, thresholds: Thresholds, now: float) -> Death | None:
     """Return a container's death if the death was not requested and its alert still fires.
 
-    Otherwise, the result is None.
+    For any other death, the result is None.
     """
     if death is None or death.reason in _WANTED or death.reason == "finished":
         return None

@@ -89,7 +89,7 @@ class Start:
 
 
 def judge_start(ranks: Sequence[RankReading]) -> Start:
-    """Return how far the ranks that are alive on this machine have started."""
+    """Return the startup progress of the ranks that are alive on this machine."""
     phases = [
         (rank, find_phase(rank.record))
         for rank in ranks
@@ -158,7 +158,7 @@ def is_terminated(ending: Ending, thresholds: Thresholds) -> bool:
 def name_end(reason: str, code: int | None, thresholds: Thresholds) -> Reason | Request:
     """Return how a rank ended: the request that ended the rank, or else the reason for the end.
 
-    An unfamiliar reason becomes `unknown`.
+    An unfamiliar reason is returned as `unknown`.
 
     Args:
         reason: The reason for the end, as in `training_process_end_timestamp_seconds`.

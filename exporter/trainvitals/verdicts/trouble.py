@@ -198,8 +198,8 @@ def drop_explained(
 
     Args:
         troubles: All problems that were found.
-        held: By run, the accelerators that the run holds, and the kinds of accelerators of which
-            the run may hold a missing one; a run that is not listed may hold any accelerator.
+        held: The accelerators that each run holds, and the kinds of missing accelerators that the
+            run may hold; a run that is not listed may hold any accelerator.
     """
     kept = tuple(troubles)
     return tuple(trouble for trouble in kept if not _is_explained(trouble, kept, held or {}))

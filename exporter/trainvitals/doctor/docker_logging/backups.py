@@ -1,8 +1,9 @@
 """Replaces a file atomically, with backups.
 
-A backup is in the directory of the file. The backup's name contains the file name and the time:
-`daemon.json.trainvitals-TIME`. If the file did not exist, the backup is empty and its name ends in
-`.absent`. A file that `--revert` replaces is kept under a name that ends in `.reverted`.
+A backup is stored in the directory of the original file. The backup's name contains the file name
+and the time: `daemon.json.trainvitals-TIME`. If the original file did not exist, the backup is
+empty and its name ends in `.absent`. A file that `--revert` replaces is kept under a name that ends
+in `.reverted`.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def read_document(path: Path, data: bytes) -> Document:
 
 
 class _NumberError(ValueError):
-    """A number in the file cannot be parsed by Docker; the message is the reason."""
+    """A number in the file cannot be parsed by Docker; the exception's message is the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -134,7 +134,7 @@ def _refuse(path: Path, text: str, position: int, why: str) -> NoReturn:
 
 
 def _explain(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
-    """Return the position and reason of a syntax error, independent of the Python version."""
+    """Return a syntax error's position and reason, which do not depend on the Python version."""
     if _COMMENT.match(text, error.pos):
         return error.pos, "JSON has no comments: remove this one"
     before = text[: error.pos].rstrip()

@@ -1,4 +1,4 @@
-"""Finds the flags with which dockerd is started, which `daemon.json` must not repeat."""
+"""Finds dockerd's command-line flags, which `daemon.json` must not repeat."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _read_processes(root: Path) -> Iterator[_Command]:
 
 
 def _shares_files(entry: Path, root: Path) -> bool:
-    """Return whether a process is in this mount namespace, unlike processes in containers."""
+    """Return whether a process shares this mount namespace, unlike the processes in containers."""
     try:
         return (entry / "ns/mnt").readlink() == (root / "proc/self/ns/mnt").readlink()
     except OSError:

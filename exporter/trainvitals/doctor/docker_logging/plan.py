@@ -76,7 +76,7 @@ class Plan:
 
 
 def make_plan(document: Document, wanted: LogSettings, daemon: Daemon) -> Plan:
-    """Return a plan with which logs are rotated and containers survive a daemon restart."""
+    """Return a plan that enables log rotation and lets containers survive a daemon restart."""
     untouched: list[str] = []
     target = {
         **_set_log(document, wanted, daemon, untouched),
@@ -131,7 +131,7 @@ def _set_live(wanted: LogSettings, daemon: Daemon, untouched: list[str]) -> dict
 
 
 def _find_drops(document: Document, wanted: LogSettings) -> frozenset[str]:
-    """Return the log options of another driver, which containers with json-file would reject."""
+    """Return the log options that belong to another driver and that json-file would reject."""
     options = document.options
     there = options.get("log-opts")
     if (

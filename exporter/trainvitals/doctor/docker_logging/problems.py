@@ -80,7 +80,7 @@ class Daemon:
     is_in_swarm: bool = False
 
     def find_flag(self, *keys: str) -> Flag | None:
-        """Return the first flag that sets one of the options; None if no flag sets any of them."""
+        """Return the first flag that sets one of the given options; None if no flag sets one."""
         return next((flag for flag in self.flags if flag.key in keys), None)
 
 

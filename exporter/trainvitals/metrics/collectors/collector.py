@@ -11,7 +11,7 @@ Read_co = TypeVar("Read_co", covariant=True)
 
 
 class Collector(Protocol[Reading]):
-    """A collector, which reads one part of the machine and turns readings into metric families.
+    """A collector, which reads values from the machine and turns readings into metric families.
 
     The runner calls `read` and then `express` in a worker thread, never concurrently for the same
     collector, and catches the exceptions that these methods raise.
@@ -53,10 +53,10 @@ class Collector(Protocol[Reading]):
 
 
 class Source(Protocol[Read_co]):
-    """A source, which reads one part of the machine without calls that may block indefinitely."""
+    """A source of values about the machine, without calls that may block indefinitely."""
 
     def read(self) -> Read_co:
-        """Return a new reading of this part of the machine."""
+        """Return a new reading of the source's values."""
         ...
 
     def close(self) -> None:

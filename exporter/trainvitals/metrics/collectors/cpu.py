@@ -52,7 +52,7 @@ _SCALARS = (
 
 
 class CpuCollector(SourceCollector[CpuReading]):
-    """The CPU collector: the processors' time in each mode, load and frequencies.
+    """The CPU collector: the CPU time in each mode, the load, and the core frequencies.
 
     Args:
         roots: The root directories of the file systems to read.

@@ -97,5 +97,8 @@ class ProcessCollector(SourceCollector[ProcessReading]):
         return (scalar_block(self.name, _FAMILIES, values),)
 
     def complaint(self, reading: ProcessReading) -> str | None:  # noqa: ARG002 - not a part of it
-        """Return a line about an exporter file that is not in force; None if every file is."""
+        """Return a line about an exporter file that is not in force.
+
+        The result is None if all files are in force.
+        """
         return self._complain()

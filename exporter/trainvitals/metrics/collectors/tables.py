@@ -27,8 +27,8 @@ class Metric:
         help: The HELP text of the metric family.
         fields: The names of the subject's fields that contain the values; a field may be a tuple of
             several values.
-        samples: For each value, the suffix of the sample and the labels in addition to the
-            subject's labels.
+        samples: The suffix of each value's sample, and the labels in addition to the subject's
+            labels.
     """
 
     name: str

@@ -45,8 +45,8 @@ class DevicePool:
         Args:
             patience: The maximum time to wait, in seconds; the wait is shorter for devices whose
                 recent readings were quick.
-            since: For each device's UUID, the timestamp of the newest sample that was already
-                counted; see `Device.read`.
+            since: The timestamp of the newest sample that was already counted, by device UUID; see
+                `Device.read`.
 
         Returns:
             A UUID and a `DeviceRow` for each device that was read; the UUID and state of each of
@@ -111,7 +111,7 @@ def _shorten(
     known: Sequence[float],
     combine: Callable[[Sequence[float]], float],
 ) -> float:
-    """Limit a wait to a multiple of the devices' recent reading times, if any are known."""
+    """Limit a wait to a multiple of the devices' recent reading times, if such times are known."""
     if not known:
         return seconds
     return min(seconds, max(SHORTEST_PATIENCE_SECONDS, factor * combine(known)))

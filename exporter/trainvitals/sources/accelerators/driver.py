@@ -8,11 +8,11 @@ to be killed.
   again every minute.
 - The driver was unloaded, replaced or restarted: the reader reports the change and ends. A child
   process, which loads the library again, is started every few seconds until the driver opens.
-- A child process exited unexpectedly: a new child is started at once, or a few seconds later if the
-  previous child was started just before.
-- A device was lost, added or removed: a second reader is started beside the first reader and
-  replaces the first reader if the second reader can read other devices. Meanwhile, the first reader
-  continues to read its devices. See `rescan`.
+- A child process exited unexpectedly: a new child is started immediately, or a few seconds later if
+  the previous child had just been started.
+- A device was lost, added or removed: a second reader is started in addition to the first reader
+  and replaces the first reader if the second reader can read other devices. Meanwhile, the first
+  reader continues to read its devices; see the module `rescan`.
 - Opening the driver hangs, or a reader does not answer: the reader is replaced after a minute.
 - The driver is released on request: the reader is ended, so that the driver can be unloaded.
 
@@ -111,7 +111,7 @@ class Driver:
             deadline: The `time.monotonic` value by which the method returns.
 
         Returns:
-            A reading for every device that was ever seen, sorted by index. Afterwards, `complaint`
+            A reading for every device that was ever found, sorted by index. Afterwards, `complaint`
             contains the reason why the reading is incomplete; None if the reading is complete.
         """
         with self._lock:
@@ -135,7 +135,7 @@ class Driver:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The PIDs of the reader processes, whose resource usage counts as the exporter's."""
+        """The PIDs of the reader processes, whose resource usage is added to the exporter's."""
         return tuple(pid for reader in self._readers() if (pid := reader.pid) is not None)
 
     def release(self, seconds: float = RELEASE_SECONDS) -> None:
@@ -276,7 +276,7 @@ class Driver:
         self.complaint = "; ".join(complaints) or None
 
     def _start_rescan(self, deadline: float) -> bool:
-        """Start a second reader if a rescan is due; return whether the first has been replaced."""
+        """Start a second reader if a rescan is due; return whether it replaced the first."""
         now = time.monotonic()
         if self._successor is not None or self._reader is None or not self._reader.opened:
             return False

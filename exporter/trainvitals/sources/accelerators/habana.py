@@ -118,7 +118,7 @@ class HabanaSession:
         return (code != 0 or shown == self._shown) and not self._is_bloated()
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return at once, because HLML events contain no code that could be counted."""
+        """Return immediately, because HLML events contain no code that could be counted."""
         return
 
     def stop_watching(self) -> None:

@@ -206,7 +206,7 @@ class HlSmiSession:
         return len(cards) == self._shown and known.issuperset(filter(None, (c.uuid for c in cards)))
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return at once, because `hl-smi` reports no events."""
+        """Return immediately, because `hl-smi` reports no events."""
         return
 
     def stop_watching(self) -> None:

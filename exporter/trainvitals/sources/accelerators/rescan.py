@@ -57,8 +57,8 @@ class RescanSchedule:
     A driver's library lists the devices that existed when the library was loaded, so a device that
     was added, or that returned after a reset, is visible only to a newly loaded library.
 
-    - After a change was detected, a rescan is due at once, and then every 5 s for 30 s, because a
-      device may take a while to become ready.
+    - After a change was detected, a rescan is due immediately, and then every 5 s for 30 s, because
+      a device may take a while to become ready.
     - While a device is missing, a rescan is due after 5 s, and then at intervals that grow to one
       minute.
 

@@ -1,7 +1,8 @@
 """NVIDIA GPU settings that an administrator can change, and GPU properties that never change.
 
 The settings are read once and are therefore not part of the readings. A child process reads the
-settings: it loads the library that is currently on disk, and can be killed if the driver hangs.
+settings, because a child process loads the library that is currently on disk, and can be killed if
+the driver hangs.
 
 The child process prints one JSON array per line:
     ["absent", reason]                      the driver is absent

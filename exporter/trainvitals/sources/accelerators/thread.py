@@ -1,4 +1,4 @@
-"""A vendor's reader in the exporter's process: one thread opens the driver, and workers read it.
+"""A vendor's reader in the exporter's process: a thread opens the driver, workers read devices.
 
 A reader in the exporter's process needs no second interpreter, but it cannot be killed: a call that
 hangs blocks its worker, and a replaced driver remains unusable until a reader in a child process

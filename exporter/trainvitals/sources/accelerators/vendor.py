@@ -1,7 +1,7 @@
 """A vendor whose devices can be read, and the interface of its reader.
 
-A driver's library can hang, crash, leak memory, print, and stay loaded after its driver was
-replaced. The module `driver` decides whether a reader runs on a thread or in a child process.
+A driver's library can hang, crash, leak memory, print messages, and stay loaded after the driver
+was replaced. The module `driver` decides whether a reader runs on a thread or in a child process.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class Session(Protocol):
     """A vendor's open driver.
 
     Attributes:
-        parallel: The number of devices that may be read at once. If 1, the devices are read one
-            after the other, and the next reading starts in parallel only if a device seems to hang.
+        parallel: The number of devices that may be read at the same time. If 1, the devices are
+            read one after the other, and the next reading starts in parallel only if a device seems
+            to hang.
     """
 
     parallel: int

@@ -1,7 +1,7 @@
 """The vendors whose devices can be read.
 
-To add a vendor, write a function that opens a `Session` in a file beside `nvidia.py`, and add an
-entry to `VENDORS`.
+To add a vendor, write a function that opens a `Session` in a new file in the directory of
+`nvidia.py`, and add an entry to `VENDORS`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainvitals.sources.accelerators.vendor import Vendor
 
 
 def can_load(library: str) -> bool:
-    """Return whether the loader finds a library; the library is unloaded at once."""
+    """Return whether the loader finds a library; the library is unloaded again."""
     try:
         handle = ctypes.CDLL(library)._handle  # noqa: SLF001 - ctypes has no public way to unload
     except OSError:

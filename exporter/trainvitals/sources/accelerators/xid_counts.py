@@ -1,8 +1,8 @@
 """Counts of one device's errors by Xid code; an error reported by two sources counts once.
 
 The driver reports an error as an event, unless the event is lost together with the device. If the
-exporter can read the kernel log, it also finds one or more lines about the error in the log. Either
-source may be read first.
+exporter can read the kernel log, it also finds one or more lines about the error in the log. The
+event and the log lines may be read in either order.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _describe_permission(path: str) -> str:
 
 
 def find_engine_start(address: str, roots: Roots) -> float | None:
-    """Return the start time of the Docker daemon from its PID file; None if it is unknown.
+    """Return the Docker daemon's start time from the PID file; None if the time is unknown.
 
     Args:
         address: The engine's address; the result is None for a Unix socket other than Docker's.

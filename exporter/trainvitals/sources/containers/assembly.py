@@ -120,7 +120,7 @@ def assemble(pieces: Pieces) -> Evidence:
 def find_log_start(evidence: Evidence) -> float | None:
     """Return the time from which log lines belong to the last start.
 
-    The returned time can precede `started`.
+    The returned time can precede the start time `started`.
     """
     if evidence.started is None:
         return None
@@ -185,7 +185,7 @@ def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tupl
 def _choose_engine_lines(
     lines: Sequence[DatedLine], last_start: LastStart, id_: str
 ) -> tuple[str, ...]:
-    """Return the engine log's lines around a container's end, and its lines about the container."""
+    """Return the engine log's lines around a container's end, and the lines about the container."""
     chosen = [
         line.text
         for line in lines
@@ -293,8 +293,8 @@ def _is_own(kill: OomKill, evidence: Evidence) -> bool:
 def _concerns(kill: OomKill, evidence: Evidence) -> bool:
     """Return whether an OOM kill concerns the container.
 
-    The kill hit the container itself, or a process under a memory limit that includes the
-    container.
+    An OOM kill concerns the container if it hit the container itself, or a process under a memory
+    limit that includes the container.
     """
     if _is_own(kill, evidence):
         return True
@@ -310,7 +310,7 @@ def _concerns(kill: OomKill, evidence: Evidence) -> bool:
 
 
 def _is_near(time: float | None, evidence: Evidence, *, before: float = _AROUND_SECONDS) -> bool:
-    """Return whether a time is around the evidence's end or, without an end, after its start."""
+    """Return whether a time is close to the subject's end or, without an end, after the start."""
     if time is None:
         return True
     if evidence.ended is None:

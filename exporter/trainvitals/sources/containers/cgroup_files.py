@@ -74,7 +74,7 @@ def find_number(data: bytes | None, key: bytes) -> int | None:
 
 
 def add_up(numbers: list[int | None]) -> int | None:
-    """Return the sum of some numbers; None if any of the numbers is unknown."""
+    """Return the sum of numbers; None if any of the numbers is unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
 

@@ -109,7 +109,7 @@ def find_name(id: str, roots: Roots = Roots()) -> str | None:  # noqa: A002, B00
         roots: The path of the host's root directory.
 
     Returns:
-        The container's name; None if the files do not contain the container, or if this user may
+        The container's name; None if the files do not mention the container, or if this user may
         not read the files, which belong to root.
     """
     if not _ID.fullmatch(id):

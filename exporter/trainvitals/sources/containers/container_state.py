@@ -81,7 +81,8 @@ class ContainerState:
         ending: The handling of the container's last end; None if the container has not ended.
         event_count: The number of events received about the container. The answer to a request may
             be outdated if this number has changed since the request.
-        starts: The number of the container's starts since the container was first seen.
+        starts: The number of the container's starts since the exporter first observed the
+            container.
         restarts: The number of the container's restarts; None if the number is unknown.
         deaths: The number of the container's exits, by reason.
         last_death: The container's last exit; None if no exit is known.
@@ -126,7 +127,7 @@ class ContainerState:
         return known
 
     def take_settings(self, inspection: Inspection) -> None:
-        """Update the inspection, image, Compose labels and, if unknown, the restart count."""
+        """Update the inspection, image, Compose labels and, if not known yet, restart count."""
         self.inspection = inspection
         self.image = inspection.image or self.image
         self.compose_project = inspection.compose_project or self.compose_project

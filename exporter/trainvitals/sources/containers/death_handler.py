@@ -1,7 +1,7 @@
 """Handle a container's end, from the event to the verdict.
 
 The exit code and the time of an exit are taken from the exit's event, and are never replaced with
-those from a later inspection, which may already describe the next start. An OOM kill can be
+the values from a later inspection, which may already describe the next start. An OOM kill can be
 reported up to a second after the exit, so the evaluation starts one second after the exit.
 """
 
@@ -83,7 +83,7 @@ class DeathHandler:
 
     @property
     def complaint(self) -> str | None:
-        """The reason why the last exit could not be written to the journal; None on success."""
+        """The reason why the last exit is not in the journal; None if the exit was written."""
         return self._complaint
 
     def begin(
@@ -114,7 +114,7 @@ class DeathHandler:
         self.begin(known, at, exit_code, is_witnessed=False)
 
     def begin_aside(self, known: ContainerState, event: ContainerEvent) -> None:
-        """Handle the end of an earlier start of which only the event is known.
+        """Handle the end of an earlier start; only the end's event is known.
 
         The method is called with the lock. The event may belong to another container that had the
         same name at that time.

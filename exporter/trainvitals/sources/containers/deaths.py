@@ -154,7 +154,7 @@ class EvidenceBuilder:
             self._kernel_log.close()
 
     def build(self, ending: Ending, *, engine: str, engine_started: float | None) -> Evidence:
-        """Return the evidence for a container's end that is currently available.
+        """Return the currently available evidence for a container's end.
 
         Args:
             ending: The end of the container.
@@ -200,7 +200,8 @@ class EvidenceBuilder:
     def _look_up(self, ending: Ending) -> tuple[KernelNews | None, Gap | None]:
         """Return the kernel log's records of the start that ended.
 
-        If the kernel log cannot be read, the first value is None, and the second value says why.
+        If the kernel log cannot be read, the first value is None, and the second value is the
+        reason.
         """
         recent = ending.time - _BEFORE_SECONDS
         started = ending.attempt.started
@@ -273,7 +274,7 @@ def list_events(attempt: Attempt) -> tuple[EngineEvent, ...]:
 
 
 def count_host_oom_kills(roots: Roots) -> int | None:
-    """Return the number of OOM kills since boot from `/proc/vmstat`; None if it is unknown."""
+    """Return the OOM kill count since boot from `/proc/vmstat`; None if the count is unknown."""
     return find_number(read_data(str(roots.procfs), "vmstat", comes_by_page=True), b"oom_kill")
 
 

@@ -2,7 +2,8 @@
 
 An engine keeps only its last 256 events, and loses all events when it is restarted. A restart of
 the engine ends the event stream without an error. Because events can be lost, the list of
-containers is compared after each connection, and each end of the stream counts as a gap.
+containers is compared with the known containers after each connection, and each end of the stream
+counts as a gap.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class EventFollower:
         client: The client for the container engine.
         on_event: A function that is called once with each event.
         on_connect: A function that is called after each connection, and when a hung engine responds
-            again. From the call on, no event can be missed, so the list of all containers can be
+            again. After this call, no event can be missed, so the list of all containers can be
             compared.
         on_gap: A function that is called with the reason when the event stream was interrupted.
         first_wait_seconds: The time to wait before the first attempt to reconnect; the time doubles
@@ -215,7 +216,7 @@ class EventFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop following events at once; no callback is called afterwards.
+        """Stop following events immediately; no callback is called afterwards.
 
         A request to a hung engine ends after its timeout.
         """

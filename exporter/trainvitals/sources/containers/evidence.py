@@ -1,7 +1,7 @@
 """The evidence for an exit, from which the verdict is derived.
 
 Command lines and log lines are kept as text, in which `trainvitals.masking` has masked likely
-secrets. Of environment variables, only the names are kept.
+secrets. Only the names of environment variables are kept.
 
 Times are seconds since 1970 according to the engine's or the kernel's clock, or seconds since a
 boot of unknown date (see `trainvitals.sources.host.kernel_text`). Sizes are in bytes. None means
@@ -222,7 +222,8 @@ class Host:
         memory_available_bytes: The available memory, from `MemAvailable` in `/proc/meminfo`.
         swap_free_bytes: The free swap space, from `SwapFree` in `/proc/meminfo`.
         disks: The file systems that containers write to.
-        biggest: The name and the memory, in bytes, of each process with the highest memory usage.
+        biggest: The name and the memory, in bytes, of each of the processes with the highest memory
+            usage.
     """
 
     time: float
@@ -346,7 +347,7 @@ class Evidence:
         training: The end or state of the training process, from the run file; None if the subject
             is not a training run.
         is_ended: Whether the subject has ended according to the user; None if the user did not
-            report this.
+            report whether the subject has ended.
         pod: The masked lines from `kubectl describe pod`; None if the lines are not known.
         thread_log: The masked lines of the traceback of the last exception that ended a thread other
             than the main one; empty if no such exception is known.
@@ -412,7 +413,7 @@ class Evidence:
     def is_unobserved(self) -> bool:
         """Whether no source shows that the subject is running or has ended.
 
-        For example, evidence that consists only of a log shows neither.
+        For example, a log alone does not show whether the subject is running or has ended.
         """
         if self.has_ended or self.is_ended is not None:
             return False
@@ -435,8 +436,8 @@ class Evidence:
     def last_signal(self) -> int | None:
         """The signal that ended the subject.
 
-        The signal is `signal`, or otherwise the signal that the exit code implies. The result is
-        None if no signal is known.
+        The signal is the attribute `signal` or, if that is None, the signal that the exit code
+        implies. The result is None if no signal is known.
         """
         if self.signal is not None:
             return self.signal

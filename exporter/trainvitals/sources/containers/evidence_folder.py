@@ -153,7 +153,7 @@ def _choose(named: str | None, recognised: str | None) -> str | None:
 
 
 def _fill(record: Evidence, evidence: Evidence, pieces: Pieces) -> Evidence:
-    """Add missing values from other files to a record, and remove the gaps that these fill."""
+    """Add missing values from other files to a record, and remove the filled gaps."""
     if pieces.oom_kills is not None:
         evidence = replace(evidence, oom_kills=choose_kills(pieces.oom_kills, record))
     filled = fill(record, evidence)

@@ -77,8 +77,8 @@ def is_kernel_log(text: str) -> bool:
     """Return whether a text is a kernel log or the log of a whole system.
 
     In such a log, at least half of the last lines have the format of a kernel log, or at least 80 %
-    of the last lines have the format of syslog and one of them is from the kernel, systemd,
-    earlyoom or nohang.
+    of the last lines have the format of syslog and at least one of these lines is from the kernel,
+    systemd, earlyoom or nohang.
     """
     lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
     kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)

@@ -190,7 +190,7 @@ class LogDecoder:
 
 
 def _looks_framed(data: bytes) -> bool | None:
-    """Return whether some data begins with a frame header; None if the data is too short."""
+    """Return whether data begins with a frame header; None if the data is too short."""
     start = data[:4]
     if not start:
         return None

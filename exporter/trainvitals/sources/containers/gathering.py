@@ -72,7 +72,7 @@ def gather(
 
 
 def fill_record(record: Evidence, found: Evidence) -> Evidence:
-    """Add later findings to a journal record's evidence, and remove the gaps that these fill."""
+    """Add later findings to a journal record's evidence, and remove the filled gaps."""
     filled = fill(record, found)
     known = {
         "its log": filled.log is not None,

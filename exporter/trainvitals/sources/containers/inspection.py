@@ -146,7 +146,8 @@ def find_compose(labels: Document) -> tuple[str, str]:
 def describe_engine(version: Document) -> str:
     """Return the engine's name and version from the answer to `/version`.
 
-    An example is `docker 26.1.5`. The result is empty if the answer contains no version.
+    The result is a text such as `docker 26.1.5`. The text is empty if the answer contains no
+    version.
     """
     number = get_text(version, "Version")
     parts = [get_text(as_mapping(part), "Name").lower() for part in get_list(version, "Components")]
@@ -243,7 +244,7 @@ def _positive(document: Document, name: str) -> int | None:
 
 
 def _find_command(document: Document, config: Document) -> tuple[str, ...]:
-    """Return the entry point and arguments that the engine used, or otherwise those configured."""
+    """Return the entry point and arguments that the engine used, or else the configured ones."""
     path = get_text(document, "Path")
     if path:
         words = (path, *get_texts(document, "Args"))

@@ -15,7 +15,7 @@ member     value
 A reader determines the cause again, because the reader's version may support more causes than the
 writer's version. The number and the total size of the records are limited, and the oldest records
 are removed first. A record's file gets its final name only after the file has been written
-completely. Files with other names are not changed.
+completely. Other files in the folder are not changed.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ start.
 Following requires one connection for each container, and one thread in total. The thread pauses ten
 times as long as it works, so it never uses more than about a tenth of a core. During a pause the
 engine waits, but the container does not: the engine reads from the log file, independently of the
-container's writes, and keeps the file open even if it is rotated in the meantime. If a container
-writes faster than its log can be read for ten seconds, the log is no longer followed. Instead, the
-container's last log lines are read every 30 seconds, so the very last lines may be missing if the
-container was started with `--rm`.
+container's writes, and keeps the file open even if the file is rotated in the meantime. If a
+container writes faster than its log can be read for ten seconds, the log is no longer followed.
+Instead, the container's last log lines are read every 30 seconds, so the very last lines may be
+missing if the container was started with `--rm`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Followed:
             planned.
         read_at: The time when the log was last read.
         behind_seconds: The time in which the container has written faster than the log was read,
-            minus the time in which it has not.
+            minus the time in which the container has not.
         is_flooding: Whether the log is polled instead of followed, because the container writes
             faster than the log can be read.
         ended: An event that is set when the end of the log was reached or the log cannot be read.
@@ -99,13 +99,14 @@ class _Followed:
 class LogRing:
     """Keeps the last log lines of the watched containers.
 
-    Any thread may call the methods. Only `await_end` and `close` block, and no request is sent on
-    the caller's thread.
+    Any thread may call the methods of this class. Only `await_end` and `close` block, and no
+    request is sent on the caller's thread.
 
     Args:
         client: The client for the container engine.
-        most_containers: The maximum number of containers that are followed at once. An additional
-            container replaces the oldest container that has ended, otherwise the oldest container.
+        most_containers: The maximum number of containers that are followed at the same time. An
+            additional container replaces the oldest container that has ended, otherwise the oldest
+            container.
         most_lines: The maximum number of log lines that are kept for each container.
         retry_seconds: The time after which the engine is asked again for a log that could not be
             followed.
@@ -151,7 +152,7 @@ class LogRing:
 
         A second call for the same container has no effect, unless the container was restarted in
         the meantime or its stream has ended. The stream of a container that has not been started
-        yet ends at once.
+        yet ends immediately.
 
         Args:
             container: The container's full ID.
@@ -346,7 +347,7 @@ class LogRing:
             followed.lines.add(followed.decoder.feed(data))
 
     def _end_stream(self, followed: _Followed, stream: Stream) -> None:
-        """Close a stream that has ended, and retry later if the engine closed it prematurely."""
+        """Close a stream that has ended, and retry later if the end was premature."""
         self._close_stream(followed)
         is_refused = stream.status not in {_OK, None}
         with self._lock:

@@ -97,7 +97,7 @@ def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str
 
 
 def find_ends(survey: Survey, since: float) -> list[End]:
-    """Return all known ends of containers since a time, the most recent first.
+    """Return all known ends of containers since a given time, the most recent first.
 
     The ends are found in the journal, in the engine's answers and in the kernel log.
     """
@@ -114,7 +114,7 @@ def find_ends(survey: Survey, since: float) -> list[End]:
 
 
 def find_kills(survey: Survey, since: float, *, others: Iterable[int | None] = ()) -> list[OomKill]:
-    """Return the OOM kills of processes outside containers since a time, the most recent first.
+    """Return the OOM kills of processes outside containers since a given time, the latest first.
 
     Args:
         survey: The findings about all containers on this machine.
@@ -162,7 +162,7 @@ def _list_events(survey: Survey) -> Iterator[End]:
 
 
 def _list_states(survey: Survey, since: float, ends: Sequence[End]) -> Iterator[End]:
-    """Yield the ends and failed starts, from the engine's states, that are not yet known."""
+    """Yield the ends and failed starts that the engine's states show and that are not known yet."""
     if survey.client is None:
         return
     known = {end.id for end in ends}

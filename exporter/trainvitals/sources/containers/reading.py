@@ -17,7 +17,7 @@ Channel = Literal["event", "cgroup", "kernel"]
 class Usage:
     """A container's resource usage, from its control group or from the engine's statistics.
 
-    The counters count from the container's last start. An unknown value is None.
+    The counters cover the time since the container's last start. An unknown value is None.
 
     Attributes:
         time: The time of the reading, in seconds since 1970.
@@ -98,7 +98,7 @@ class Death:
 class ContainerReading:
     """The state of the containers with one name, at the time of a reading.
 
-    The counters count from the time when the exporter first sees the name. If a container is
+    The counters cover the time since the exporter first saw the container name. If a container is
     removed and created again under the same name, the counters continue.
 
     Attributes:

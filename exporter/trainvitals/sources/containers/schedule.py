@@ -50,7 +50,7 @@ class Schedule:
                 self._condition.notify()
 
     def repeat(self, seconds: float, task: Callable[[], object]) -> None:
-        """Call a function at once, and again each time the given number of seconds has passed."""
+        """Call a function immediately, and then repeatedly at an interval of the given seconds."""
 
         def turn() -> None:
             try:

@@ -15,8 +15,8 @@ _RECEIVE_BYTES = 1 << 16
 class Stream:
     """A streamed answer from a container engine, on its own connection.
 
-    Only one thread may receive from a stream. Any thread may close the stream, which ends a wait in
-    the receiving thread at once.
+    Only one thread may receive from a stream. Any thread may close the stream, which immediately
+    ends a wait in the receiving thread.
 
     Args:
         connection: The connection over which the request was sent.
@@ -73,7 +73,7 @@ class Stream:
         """Receive the next part of the answer's body.
 
         Args:
-            patience_seconds: The maximum time to wait, in seconds; 0 to return at once.
+            patience_seconds: The maximum time to wait, in seconds; 0 to return immediately.
 
         Returns:
             The received bytes, which are empty at the end of the stream; None if no bytes arrived

@@ -42,7 +42,7 @@ class Survey:
         is_local: Whether the engine runs on this machine, so that this machine's kernel log and
             control groups concern the containers.
         listings: The engine's list of all containers, running or not.
-        events: The events that the engine still has; None if the events could not be read.
+        events: The events that the engine still keeps; None if the events could not be read.
         entries: The records in the journal, the newest first.
         journal: The folder of the journal.
         kernel: The events in the kernel log; None if the kernel log cannot be read.

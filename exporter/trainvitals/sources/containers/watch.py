@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 class Watch:
     """Updates the registry from the engine's events.
 
-    Any thread may call the methods; no method waits for an engine.
+    Any thread may call the methods of this class; no method waits for an engine.
 
     Args:
         registry: The registry of known containers.

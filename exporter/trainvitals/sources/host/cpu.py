@@ -36,8 +36,8 @@ class CpuReading:
         mode_seconds: The time that all cores together spent in each mode since boot, in the order
             of `MODES`; the values never decrease.
         cores: The numbers of the online cores, at most `max_cores`.
-        core_busy_seconds: For each core in `cores`, the core's time since boot that was neither
-            idle nor iowait.
+        core_busy_seconds: The time since boot in which each core in `cores` was neither idle nor in
+            iowait.
         dropped: The number of online cores left out of `cores` and `core_busy_seconds`.
         logical: The number of online cores, including hyper-threads.
         physical: The number of physical cores; None if `/sys` does not report the topology.

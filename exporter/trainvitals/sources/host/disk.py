@@ -62,8 +62,8 @@ class DiskReading:
     """The transfers of the host's disks.
 
     Attributes:
-        disks: The whole disks that have been used since boot, disks composed of other disks last,
-            at most `limit`.
+        disks: At most `limit` whole disks that have been used since boot; disks composed of other
+            disks are last.
         dropped: The number of disks left out of `disks`, plus the number of lines that could not be
             parsed.
         read_bytes: The number of bytes read from all disks since boot, each byte counted once; None
@@ -186,7 +186,7 @@ def _parse_disk(name: bytes, numbers: bytes, *, layered: bool) -> Disk:
 
 
 def _classify(name: bytes, block: Path, before: Collection[bytes]) -> _Kind:
-    """Return a disk's kind, given the names that the file lists before it."""
+    """Return a disk's kind, given the names that `/proc/diskstats` lists before the disk."""
     device = name.decode(errors="replace")
     if len(device) > _LONGEST_NAME:
         raise ValueError(device)

@@ -91,7 +91,7 @@ def read_engine_log(
     rootfs: Path = Path("/"),
     find: Callable[[str], str | None] = shutil.which,
 ) -> tuple[tuple[DatedLine, ...], Gap | None]:
-    """Read the lines about problems from the engine's log file or, around a time, from the journal.
+    """Read the lines about problems from the engine's log file, or from the journal around a time.
 
     Args:
         around: The time, in seconds since 1970; the journal is read from 60 s before to 60 s after

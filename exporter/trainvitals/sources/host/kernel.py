@@ -23,7 +23,7 @@ _STEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """The kernel's own estimate of its clock's error.
+    """The kernel's estimate of the clock error.
 
     Attributes:
         offset_seconds: The remaining clock adjustment, in seconds; positive if the clock is behind.
@@ -39,7 +39,7 @@ class KernelReading:
     """A reading of the host's clock.
 
     Attributes:
-        boot_time_seconds: When the host booted, in seconds since 1970.
+        boot_time_seconds: The time at which the host booted, in seconds since 1970.
         time_seconds: The host's time, in seconds since 1970.
         clock: The clock's estimated error; None if `adjtimex` is not available or not permitted.
     """

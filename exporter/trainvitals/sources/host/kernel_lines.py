@@ -75,8 +75,8 @@ class DatedLine:
     """A log line and the time when the line was written.
 
     Attributes:
-        time: When the line was written, in seconds since 1970; None if the log does not contain the
-            time.
+        time: The time at which the line was written, in seconds since 1970; None if the log does
+            not contain the time.
         text: The log line, with secrets masked.
     """
 
@@ -121,7 +121,7 @@ class KernelLines:
         """Parse one line of the kernel log.
 
         Args:
-            time: When the line was written, in seconds since 1970.
+            time: The time at which the line was written, in seconds since 1970.
             text: The line after the kernel's own timestamp.
         """
         text = text[:_LONGEST_RECORD]

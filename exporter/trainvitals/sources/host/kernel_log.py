@@ -3,8 +3,8 @@
 Each record of `/dev/kmsg` has the form `priority,sequence,microseconds,flags;text`, and may be
 followed by lines that begin with a space. The microseconds come from a clock that starts at boot,
 stops while the machine is suspended, and is not adjusted by a time daemon. The times of records
-that were written before the first read are therefore wrong by some seconds per week; the time of a
-later record is corrected to lie between the reads before and after the record.
+that were written before the first read are therefore wrong by several seconds per week; the time of
+a later record is corrected to lie between the reads before and after the record.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REMEDY = (
 
 
 class KernelLog:
-    """Follows the kernel log; several instances can follow it at once, each at its own position.
+    """Follows the kernel log; several instances can do so simultaneously, each at its own position.
 
     Args:
         path: The path of the device `/dev/kmsg`, or of a regular file with records in the same

@@ -81,12 +81,12 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
 
     Args:
         text: The lines of the saved kernel log.
-        now: When the log was saved, in seconds since 1970, or a later time in the same year; a date
-            without a year is interpreted as the latest such date before `now`.
-        boot_time: When the machine booted, in seconds since 1970, to convert times since boot; None
-            to assume that the last line was written at `now`; 0 if the boot time is unknown, in
-            which case the result's times count from the boot and a line without a time has the time
-            0 (see `is_since_boot`).
+        now: The time at which the log was saved, in seconds since 1970, or a later time in the same
+            year; a date without a year is interpreted as the latest such date before `now`.
+        boot_time: The time at which the machine booted, in seconds since 1970, which converts times
+            since boot to dates; None to assume that the last line was written at `now`; 0 if the
+            boot time is unknown, in which case the result's times count from the boot and a line
+            without a time has the time 0 (see `is_since_boot`).
     """
     # The text is not split at other line separators, because a process name may contain them.
     lines = [line.rstrip("\r") for line in _take_end(text)]
@@ -183,7 +183,7 @@ class _Stamps:
 
 
 def _read_month(name: str) -> int | None:
-    """Return the number of a month whose name is in any language; None if the name is unknown."""
+    """Return the number of a month named in any language; None if the name is unknown."""
     if number := _NUMBER.match(name):  # `4月`
         return int(number[0])
     lower = unicodedata.normalize("NFC", name).lower()

@@ -26,8 +26,8 @@ _MOST_BYTES = 1 << 60
 class MemoryReading:
     """The host's memory and swap; a value is None if the kernel does not report the value.
 
-    No part is larger than its total: if `/proc/meminfo` reports a larger part, as lxcfs does for
-    swap, the part is None.
+    No part is larger than the corresponding total: if `/proc/meminfo` reports a larger part, as
+    lxcfs does for swap, the part is None.
 
     Attributes:
         total_bytes: Usable RAM (`MemTotal`).

@@ -20,11 +20,11 @@ class Stall:
     """The time that tasks have been stalled on one resource since boot.
 
     Attributes:
-        resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
+        resource: The resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
         some_seconds: The time during which at least one task waited; None for interrupts, because
             an interrupt stops all tasks on a core.
-        full_seconds: The time during which all tasks waited at once; None for the CPU, because the
-            kernel does not define this time for a whole machine.
+        full_seconds: The time during which all tasks waited at the same time; None for the CPU,
+            because the kernel does not define this time for a whole machine.
     """
 
     resource: str

@@ -32,8 +32,8 @@ class ProcessReading:
         resident_bytes: The resident memory of the exporter and its children; a page shared by
             several processes counts for each process.
         virtual_bytes: The total size of the processes' address spaces.
-        start_time_seconds: When the exporter started, in seconds since 1970; None if the system
-            does not report its boot time.
+        start_time_seconds: The time at which the exporter started, in seconds since 1970; None if
+            the system does not report its boot time.
         open_fds: The number of the processes' open file descriptors; None if this user is not
             permitted to count a child's file descriptors.
         max_fds: The exporter's soft limit on open files, multiplied by the number of processes;

@@ -54,7 +54,7 @@ def find_biggest(
     *,
     page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
 ) -> list[tuple[str, int]]:
-    """Return the largest processes, each as its name with the PID and its resident bytes."""
+    """Return the name with PID and the resident bytes of each of the largest processes."""
     try:
         pids = [name for name in os.listdir(procfs) if name.isdecimal()]  # noqa: PTH208 - names are all that is wanted
     except OSError:

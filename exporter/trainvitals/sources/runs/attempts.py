@@ -74,7 +74,7 @@ class Losses:
 class _Seen:
     """The part of an attempt that is kept in memory.
 
-    An attempt's whole record is not kept, because a record takes some kilobytes and there may be
+    An attempt's whole record is not kept, because a record takes several kilobytes and there may be
     thousands of attempts.
     """
 
@@ -88,7 +88,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Chain:
-    """One rank's latest attempt, and its latest attempt that has completed a step.
+    """One rank's latest attempt, and the rank's latest attempt that has completed a step.
 
     `dying` is an attempt that was still alive when its successor started. The loss of `dying` is
     counted only after that attempt has ended, since the attempt may belong to another run with the

@@ -59,15 +59,15 @@ class Automaton:
     Attributes:
         characters: The characters with which the expression is tested: some of each kind of
             character that the expression distinguishes.
-        taken: For each place, the characters that the place matches, as bits.
-        times: For each place, the maximum number of times that repeats match the place.
-        edges: For each place, the places that may follow the place; a following place that is
+        taken: The characters that each place matches, as bits.
+        times: The maximum number of times that repeats match each place.
+        edges: The places that may follow each place; a following place that is
             listed twice is reached in two ways.
         sure: The places where the expression has matched, regardless of what follows.
         copies: The number of times that repeats with a fixed count repeat the part that is being
             read.
-        is_exponential: Whether repeats with a fixed count multiply the ways to split a text, or
-            empty alternatives do.
+        is_exponential: Whether repeats with a fixed count, or empty alternatives, multiply the
+            number of ways to split a text.
     """
 
     characters: str

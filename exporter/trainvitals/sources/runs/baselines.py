@@ -52,7 +52,7 @@ class Baseline:
         epochs_per_hour: The expected pace, in epochs per hour; None if the file does not specify a
             pace.
         memory_bytes: The expected memory on each accelerator at any batch size; None if the file
-            does not specify it.
+            specifies no such memory.
         memory_bytes_by_batch: The expected memory on each accelerator in bytes, by batch size.
     """
 

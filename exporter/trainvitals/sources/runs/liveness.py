@@ -1,10 +1,10 @@
-"""Determine whether a run file's writer is alive, and how the kernel says that it ended.
+"""Determine whether a run file's writer is alive and, from the kernel, how the writer ended.
 
 The writer of a run file holds a POSIX record lock on the file's first byte until the writer exits,
-so testing the lock shows at once, even across PID namespaces, whether the writer is alive. The lock
-is not visible if another kernel is involved, as with gVisor, Kata or another machine's file system.
-In that case, the writer's PID and start time are checked if the writer is in our PID namespace;
-otherwise the age of the writer's record is checked.
+so testing the lock shows immediately, even across PID namespaces, whether the writer is alive. The
+lock is not visible if another kernel is involved, as with gVisor, Kata or another machine's file
+system. In that case, the writer's PID and start time are checked if the writer is in the PID
+namespace of the calling process; otherwise the age of the writer's record is checked.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Liveness:
             released the run file, although the process may continue with other work.
         evidence: The evidence for `is_alive`: the `lock` on the run file, the process's `pid` and
             start time, or only the `age` of the record.
-        host_pid: The process's PID in our PID namespace, kept after the process's end; None if the
-            kernel does not show the PID.
+        host_pid: The process's PID in the PID namespace of the calling process, kept after the
+            process's end; None if the kernel does not show the PID.
         state: The letter of the process's state in `/proc/PID/stat`, such as `T` for stopped or `D`
             for waiting in the kernel; None if the process has ended or the state is not visible.
-        exit: How the process ended; None while the process is alive, or if the kernel has not
-            reported the exit. Before Linux 6.15, the kernel reports an exit only until the parent
-            has waited for the process; since Linux 6.15, the kernel also reports the exit of a
-            followed process afterwards.
+        exit: The way in which the process ended; None while the process is alive, or if the kernel
+            has not reported the exit. Before Linux 6.15, the kernel reports an exit only until the
+            parent has waited for the process; since Linux 6.15, the kernel also reports the exit of
+            a followed process afterwards.
         oom_killed: Whether the process ended by SIGKILL, or in a way that is not reported, while
             the kernel counted an OOM kill in the process's control group; False if the system does
             not count OOM kills.
@@ -84,8 +84,8 @@ class Host:
             unknown.
         procfs: The path of `/proc`.
         cgroupfs: The path of the control group file system.
-        silence_seconds: The age of a record from which the rank counts as dead, if there is no
-            other evidence.
+        silence_seconds: The age of a record, in seconds, at which the rank counts as dead if there
+            is no other evidence.
     """
 
     boot_id: bytes
@@ -112,8 +112,9 @@ def query_lock(descriptor: int) -> int | None:
     Read locks are ignored, because any user with read permission may hold a read lock.
 
     Returns:
-        The lock holder's PID in our own PID namespace; 0 if the holder is not visible, for example
-        because it is in another PID namespace; None if no other process holds a write lock.
+        The lock holder's PID in the PID namespace of the calling process; 0 if the holder is not
+        visible, for example because it is in another PID namespace; None if no other process holds
+        a write lock.
 
     Raises:
         OSError: The file system or operating system cannot report locks.
@@ -202,7 +203,7 @@ class LivenessCheck:
         return _RUNNING if is_busy else self._watch.read_letter()
 
     def close(self) -> None:
-        """Stop following the process, and close the file descriptors that this used."""
+        """Stop following the process, and close the file descriptors used for following."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -328,7 +329,7 @@ class LivenessCheck:
 
 
 def _read_uuid(text: str) -> bytes:
-    """Parse a UUID without importing the module `uuid`, which would cost the exporter some memory.
+    """Parse a UUID without importing the module `uuid`, which would increase memory usage.
 
     Raises:
         ValueError: The text is not a UUID.

@@ -67,7 +67,7 @@ def find_run_directories(
     """Return the run directories in all other mount namespaces, each directory once.
 
     Processes that this user is not permitted to access are skipped. Symbolic links are not
-    followed, because they would lead to a place in our own namespace.
+    followed, because they would lead to a place in the namespace of the calling process.
 
     Args:
         path: The absolute path of a run directory in each namespace.

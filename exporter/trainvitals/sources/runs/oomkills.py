@@ -54,7 +54,7 @@ class OomKills:
         self._counts = {}
 
     def count(self, path: str) -> int | None:
-        """Return a control group's OOM kill count as of this round; None if it cannot be read."""
+        """Return a control group's OOM kill count as of this round; None if it is unreadable."""
         if path not in self._counts:
             self._counts[path] = self.count_now(path)
         return self._counts[path]

@@ -46,7 +46,7 @@ class Users:
     def find_group(self, user: int) -> int:
         """Return the first user ID in the range of subordinate IDs that contains a user ID.
 
-        The user ID of a trusted user, or one outside all ranges, is returned unchanged.
+        A trusted user's ID, or a user ID outside all ranges, is returned unchanged.
         """
         return user if is_trusted(user) else self.subordinates.find_first(user)
 
@@ -139,9 +139,9 @@ def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable])
 
     Args:
         things: The things to order, with the most important thing of each group first.
-        groupings: The functions that return a thing's group, the widest grouping first; a later
-            function divides the groups of the function before it. The group of the first thing
-            takes the first turn.
+        groupings: The functions that return a thing's group, the widest grouping first; each
+            function divides the groups of the previous function. The group of the first thing takes
+            the first turn.
     """
     if not groupings:
         return list(things)

@@ -58,8 +58,8 @@ class ProcessState:
             whose parent has not waited for it yet.
         start_ticks: The time when the process started, in clock ticks since boot.
         is_exiting: Whether the process is exiting in the kernel.
-        exit: How a zombie (`Z`) exited; None if the kernel does not show the zombie's exit or shows
-            0.
+        exit: The exit of a zombie (`Z`); None if the kernel does not show the zombie's exit or
+            shows 0.
     """
 
     letter: str
@@ -122,7 +122,7 @@ class Watch:
     """A living process that is followed beyond its end, even if its PID is reused.
 
     Args:
-        pid: The process ID, in our own PID namespace.
+        pid: The process ID, in the PID namespace of the calling process.
         start_ticks: The time when the process started, in clock ticks since boot; 0 if the time is
             unknown. This time is used to detect a `/proc` of another PID namespace, in which the
             PID belongs to another process.
@@ -189,9 +189,9 @@ class Watch:
         to a user who is permitted to trace the process.
 
         Returns:
-            How the process exited. The result is None while the process is alive, while the exit
-            has not been reported yet, and if the exit will never be reported. If `is_settled` is
-            False, a later call may return the exit.
+            The exit code or signal of the process. The result is None while the process is alive,
+            while the exit has not been reported yet, and if the exit will never be reported. If
+            `is_settled` is False, a later call may return the exit.
         """
         if self._is_settled:
             return None

@@ -5,7 +5,8 @@ the client uses, or the client's process wrote the run's event file, as the file
 `events.out.tfevents.SECOND.HOST.PID.…` shows. Such a run is shown only once: the run file contains
 more data, so the other source is ignored as long as the run file exists.
 
-This module is imported with the first run, so that machines without training do not load it.
+This module is imported when the first run appears, so that machines without training do not load
+this code.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def is_recent(found: FoundRun, now: float, dead_seconds: float) -> bool:
     """Return whether a run is still shown.
 
     A run is shown for one hour after the last write to its log or event files. A finished run is
-    shown for `dead_seconds`.
+    shown for `dead_seconds` after the run's end.
 
     Args:
         found: The run, as found in event files or a log.
         now: The current time, in Unix seconds.
-        dead_seconds: How long finished runs are shown after their end.
+        dead_seconds: The time for which finished runs are shown after their end, in seconds.
     """
     return now - found.last_time < (dead_seconds if found.is_finished else QUIET_SECONDS)
 

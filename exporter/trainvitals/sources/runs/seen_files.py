@@ -43,7 +43,7 @@ class DirectoryReading:
     """The result of one reading of a run directory.
 
     Attributes:
-        files: The run files, in the order in which they were first seen.
+        files: The run files, in the order in which the files were first found.
         incompatible: The number of files with the name of a run file that are not run files, have
             an unknown version, cannot be opened, or are damaged; damaged files that were read
             before are also in `files`.

@@ -1,7 +1,7 @@
 """The starts of all ranks that have a run file, and the choice of the starts to show.
 
 Each start of a rank creates a run file. The latest start of each rank is shown while the rank is
-alive and for some time after the rank's end; the other starts show the work lost because of
+alive and for a limited time after the rank's end; the other starts show the work lost because of
 restarts.
 """
 
@@ -38,7 +38,7 @@ class Start:
         identity: The identity of the process that wrote the run file.
         run: The name of the run, cut to 128 characters and followed by the user ID if another
             user's run used the name first.
-        ending: How the process ended; None while the process is alive.
+        ending: The way in which the process ended; None while the process is alive.
         gpu_uuids: The UUIDs of the accelerators that the process holds, or held last.
         alerts_seen: A bit for each alert in `runfile.ALERTS` that was ever active.
         is_settled: Whether the start is final, because the process has ended and the ending was
@@ -144,9 +144,9 @@ def find_latest(starts: Iterable[Start]) -> list[Start]:
 def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
     """Return the number of living processes that a later start hides.
 
-    A start hides an earlier start with the same run and rank. This happens if a user gives two runs
-    the same name, or if a start's successor starts too early. A process that has begun another run
-    without ending the previous one is not counted.
+    A start hides an earlier start with the same run and rank. The cause is either a user who gives
+    two runs the same name, or a successor that starts too early. A process that has begun another
+    run without ending the previous one is not counted.
     """
     shown = {(start.run, start.identity.rank): start for start in latest}
     alive = [start for start in starts if start.ending is None]
@@ -249,7 +249,7 @@ def _sort(of_run: Iterable[Start]) -> list[Start]:
 
 
 def date_start(identity: Identity) -> float | None:
-    """Return the Unix time when a process started, from its run file; None if it is unknown."""
+    """Return a process's start time in Unix seconds from its run file; None if it is unknown."""
     if not identity.start_ticks:
         return identity.created_time or None
     ticks_per_second = os.sysconf("SC_CLK_TCK")

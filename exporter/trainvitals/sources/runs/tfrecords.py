@@ -2,8 +2,8 @@
 
 **File**: consecutive records (TFRecord), all little-endian: u64 length of the data, u32 masked
 CRC-32C of these eight bytes, the data, u32 masked CRC-32C of the data. The masked form of a CRC c
-is `rotate_right(c, 15) + 0xa282ead8`, modulo 2**32. A writer flushes irregularly, so the last record may be
-incomplete.
+is `rotate_right(c, 15) + 0xa282ead8`, modulo 2**32. A writer flushes its buffer irregularly, so the
+last record may be incomplete.
 
 **Data**: a protocol buffer `Event`: 1 wall_time (double, Unix seconds), 2 step (int64), 5 summary.
 `Summary`: 1 value (repeated). `Summary.Value`: 1 tag (string), 2 simple_value (float), 8 tensor.
@@ -121,7 +121,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of some data; `zlib` does not provide this CRC."""
+    """Return the CRC-32C (Castagnoli) of data; `zlib` does not provide this CRC."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8

@@ -42,7 +42,7 @@ _SLOWER = 4.0
 
 
 class BusyError(StackError):
-    """Scrapes of the simulated machine failed or were late: alert states are not reliable."""
+    """Scrapes of the simulated machine failed or were late, so alert states are unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class DrillResult:
     Attributes:
         alert: The alert's name.
         speed: The factor by which every duration was divided.
-        pending_seconds: The time at which the alert became pending; None if the alert was not seen
-            pending, as with an alert without `for`.
+        pending_seconds: The time at which the alert became pending; None if the alert was not
+            observed in the state pending, as with an alert without `for`.
         firing_seconds: The time at which the alert began to fire; None if the alert did not fire.
         delivered_seconds: The time at which the firing notification arrived; None if no such
             notification arrived.
@@ -120,7 +120,7 @@ def _write_event(seconds: float, words: str) -> str:
 
 @dataclass(slots=True)
 class _Watch:
-    """Records when the alert was first pending and first firing, in seconds from the fault."""
+    """Records when the alert was first pending and first firing, in seconds since the fault."""
 
     alert: str
     step_seconds: float
@@ -176,7 +176,7 @@ def fit_speed(fault: Fault, plan: Plan) -> Plan:
 
 
 def drill(fault: Fault, plan: Plan, *, report: Report) -> DrillResult:
-    """Run a drill: inject a fault, wait for the alert, remove the fault, wait for its resolution.
+    """Run a drill: inject a fault, wait for the alert, remove the fault, await the resolution.
 
     If the machine is too busy for the plan's speed, the drill is repeated at a lower speed.
 

@@ -55,17 +55,17 @@ def slope(name: str, start: float, per_second: float, /, **labels: str) -> Serie
 
 
 def instant(name: str, seconds_before: float, /, **labels: str) -> Series:
-    """Return a series whose value is a time `seconds_before` the beginning of the phase."""
+    """Return a series whose value is the time `seconds_before` seconds before the phase begins."""
     return Series(name, tuple(labels.items()), "instant", seconds_before)
 
 
 def recent(name: str, seconds_ago: float, /, **labels: str) -> Series:
-    """Return a series whose value is always a time `seconds_ago` before the current time."""
+    """Return a series whose value is always the time `seconds_ago` seconds before now."""
     return Series(name, tuple(labels.items()), "recent", seconds_ago)
 
 
 def duration(name: str, seconds: float, /, **labels: str) -> Series:
-    """Return a series with a duration, which is divided by the speed as durations in rules are."""
+    """Return a series with a duration, which, like durations in rules, is divided by the speed."""
     return Series(name, tuple(labels.items()), "duration", seconds)
 
 

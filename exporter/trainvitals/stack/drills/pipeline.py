@@ -189,7 +189,7 @@ class Pipeline:
             yield
 
     def list_alerts(self, name: str) -> tuple[str, ...]:
-        """Return the state, `pending` or `firing`, of each alert with a name."""
+        """Return the state, `pending` or `firing`, of each alert with the given name."""
         try:
             alerts = self._prometheus.list_alerts()
         except PrometheusError:

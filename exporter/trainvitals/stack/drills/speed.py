@@ -69,7 +69,7 @@ def _divide_expression(record: str, expression: str, speed: float) -> str:
 
 
 def find_longest_duration(expression: str) -> float:
-    """Return the longest range or offset in an expression, in seconds; 0 if it contains none."""
+    """Return the longest range or offset in an expression, in seconds; 0 if there is none."""
     return max((read_duration(found) for found in _DURATION.findall(expression)), default=0.0)
 
 

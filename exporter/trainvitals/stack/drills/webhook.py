@@ -47,7 +47,7 @@ class Receiver:
         self._deliveries = deliveries
 
     def find(self, alert: str, status: str) -> tuple[Delivery, ...]:
-        """Return the deliveries of an alert in a status, the oldest first."""
+        """Return the deliveries of an alert with the given status, the oldest first."""
         return tuple(
             each for each in self._deliveries if (each.alert, each.status) == (alert, status)
         )

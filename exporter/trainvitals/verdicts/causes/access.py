@@ -82,7 +82,7 @@ def _advise_disk(place: Place) -> tuple[str, ...]:
 
 
 def _advise_removed(case: Case) -> tuple[str, ...]:
-    """Return the steps for an NVMe disk that the kernel removed; an empty tuple if no disk was."""
+    """Return the steps for an NVMe disk that the kernel removed; empty if none was removed."""
     lines = case.evidence.kernel_lines
     if not any(map(_REMOVED, lines)):
         return ()

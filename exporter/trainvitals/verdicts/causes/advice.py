@@ -1,4 +1,4 @@
-"""Advice with the limits and settings of the case, so that commands can be copied."""
+"""Advice that contains the limits and settings of the case, so that commands can be copied."""
 
 from __future__ import annotations
 

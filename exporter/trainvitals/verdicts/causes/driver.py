@@ -1,4 +1,4 @@
-"""Failures of programs whose driver or GPU is incompatible, or for which no GPU is available."""
+"""Failures of programs that have no GPU, or whose driver or GPU is incompatible."""
 
 from __future__ import annotations
 

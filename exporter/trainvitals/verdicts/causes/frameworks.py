@@ -54,7 +54,7 @@ def is_rocm(case: Case) -> bool:
 def is_cdna(case: Case) -> bool:
     """Return whether the log names an AMD data centre card.
 
-    `HSA_OVERRIDE_GFX_VERSION` cannot make such a card pass for another one.
+    `HSA_OVERRIDE_GFX_VERSION` cannot make a program treat such a card as another model.
     """
     return case.search(_CDNA) is not None
 

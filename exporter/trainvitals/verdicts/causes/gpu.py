@@ -226,7 +226,7 @@ def conclude_hardware(
         reason: The cause, such as `gpu-lost`.
         summary: A sentence that describes the fault.
         xids: The Xid errors that indicate the fault.
-        match: The log line that indicates the fault; None if no line does.
+        match: The log line that indicates the fault; None if no line indicates it.
         steps: The steps that the finding recommends.
     """
     sentences = _describe_xids(case, xids)
@@ -242,7 +242,7 @@ def conclude_hardware(
 
 
 def _conclude_xids(case: Case, finding: Finding, xids: tuple[XidError, ...]) -> Finding:
-    """Return the finding with the confidence of Xid errors that no log line confirms.
+    """Return the finding with the confidence for Xid errors that no log line confirms.
 
     The GPU may have been used by another container instead of the container that is diagnosed.
     """

@@ -133,7 +133,7 @@ def describe_memory_use(case: Case) -> tuple[str, ...]:
 
 
 def describe_late_kill(case: Case) -> tuple[str, ...]:
-    """Return a sentence if the last OOM kill was too early to be certainly the cause of the end."""
+    """Return a sentence if the last OOM kill may have been too early to be the cause of the end."""
     last = collect_oom_evidence(case).last_kill_time
     before = None if last is None else case.seconds_before_end(last)
     if before is None or before <= _PROMPT_SECONDS:

@@ -52,7 +52,7 @@ def _detect_finished(case: Case) -> Finding | None:
 
 
 def _detect_success(case: Case) -> Finding | None:
-    """Detect a log that ends with the report of a success, if there is no contrary evidence."""
+    """Detect a log that ends with a success message, if there is no contrary evidence."""
     evidence = case.evidence
     success = case.success
     if not success or evidence.xids or evidence.oom_kills or evidence.pod:
@@ -116,7 +116,7 @@ def _detect_unknown(case: Case) -> Finding | None:
 
 
 def _describe_xids(evidence: Evidence) -> tuple[str, ...]:
-    """Return what the GPU errors mean that are no cause by themselves; at most three of them."""
+    """Return a sentence about each of the last Xid errors: the meaning and the required action."""
     codes = {xid.code: xid for xid in evidence.xids or ()}
     return tuple(
         f"The kernel logged Xid {code} of GPU {xid.bus_id}, {explain_xid(code).meaning}: the GPU needs"
@@ -141,7 +141,7 @@ def _describe_last(case: Case) -> tuple[str, ...]:
 
 
 def _describe_log(case: Case) -> tuple[str, ...]:
-    """Return what in the log may be about the end: its most suspicious lines, or the last ones."""
+    """Return sentences that quote the log's most suspicious lines, or else the last lines."""
     lines = open_case(case.evidence).lines
     suspicious = find_suspicious(lines)
     if suspicious:
@@ -158,7 +158,7 @@ def _describe_log(case: Case) -> tuple[str, ...]:
 
 
 def _describe_doubt(case: Case, success: str) -> tuple[str, ...]:
-    """Return why a log that reports a success does not show a regular end."""
+    """Return a sentence that states why the log's success message proves no regular end."""
     evidence = case.evidence
     against = [
         f"an OOM kill of `{kill.task}` (PID {kill.pid})" for kill in evidence.oom_kills or ()
@@ -170,7 +170,7 @@ def _describe_doubt(case: Case, success: str) -> tuple[str, ...]:
 
 
 def _wants_log(case: Case) -> bool:
-    """Return whether a log is expected; it is not if only a kernel log was given."""
+    """Return whether a log is expected; no log is expected if only a kernel log was given."""
     return not (case.evidence.is_unobserved and case.evidence.oom_kills is not None)
 
 

@@ -31,7 +31,7 @@ class ParsedLog:
     Attributes:
         lines: The lines of the log.
         tracebacks: All tracebacks that the log contains.
-        fatal: The traceback that ended the program; None if no traceback did.
+        fatal: The traceback that ended the program; None if no traceback ended it.
         root_cause: The first failure according to torchrun's report; None if the log contains no
             such report.
         reported: Whether each line of the log belongs to a traceback or to a launcher's report.
@@ -163,7 +163,7 @@ def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Tra
 def _find_origin(own: Sequence[Traceback], last: Traceback) -> Traceback:
     """Return the traceback before `last` if `last` only reports a lost process or thread.
 
-    Otherwise, `last` is returned.
+    In all other cases, `last` itself is returned.
     """
     if not last.is_consequence:
         return last

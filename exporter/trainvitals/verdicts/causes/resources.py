@@ -1,4 +1,4 @@
-"""Deaths because the kernel refused memory, open files, processes or threads to a program."""
+"""Deaths of programs to which the kernel refused memory, open files, processes or threads."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class _Crash:
 
     Attributes:
         is_by_code: Whether the exit code or the signal indicates the crash.
-        log_line: The log line that indicates the crash; None if no line does.
+        log_line: The log line that indicates the crash; None if no line indicates the crash.
         is_of_process: Whether the log line is known to be about the process that is diagnosed.
     """
 

@@ -163,5 +163,5 @@ def _choose(best: tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, .
 
 
 def _rate(literals: tuple[str, ...]) -> int:
-    """Return the rarity of literals, which increases with length and decreases with number."""
+    """Return the rarity of literals, which increases with length and decreases with their count."""
     return min(map(len, literals)) - len(literals)

@@ -58,7 +58,7 @@ _OF_CRASH = re.compile(
 
 
 def is_written(line: str) -> bool:
-    """Return whether a line reports that a file of results, and not of a crash, was written."""
+    """Return whether a line reports that a result file, rather than a crash file, was written."""
     return _WROTE.search(line[-400:]) is not None and _OF_CRASH.search(line) is None
 
 

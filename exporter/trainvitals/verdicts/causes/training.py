@@ -249,7 +249,7 @@ def _find_nan_line(case: Case) -> LogMatch | None:
 
 
 def _describe_overflows(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a sentence on gradient overflows beyond those of a loss scaler's initial search."""
+    """Return a sentence about gradient overflows beyond those of a loss scaler's initial search."""
     if not _OVERFLOW.may_be_in(lines):
         return ()
     overflows = [line for line in lines if _OVERFLOW(line)]

@@ -18,7 +18,7 @@ class Finding:
     Attributes:
         reason: The ID of the cause.
         summary: One sentence about the cause, with the figures of this case.
-        confidence: How certain the cause is.
+        confidence: The confidence in the cause.
         speaks_for: The evidence for the cause, as sentences.
         speaks_against: The evidence against the cause and the evidence that is missing, as
             sentences.
@@ -72,7 +72,7 @@ class Cause:
         signs: The evidence that identifies the cause, for the documentation.
         meaning: One or two sentences that explain what probably happened.
         steps: The general steps to take, the most useful first; each names a command or a setting.
-        confidence: How certain the cause is with these signs alone.
+        confidence: The confidence in the cause that these signs alone justify.
         detect: A function that returns a finding about a case, or None if the cause does not match.
     """
 

@@ -122,7 +122,7 @@ def write_reasons(diagnosis: Diagnosis, width: int) -> list[list[str]]:
 
 
 def describe_outcome(diagnosis: Diagnosis, zone: tzinfo | None) -> str:
-    """Return a sentence that says when the subject ended, or how long it has been running."""
+    """Return a sentence that states when the subject ended, or how long it has been running."""
     evidence = diagnosis.evidence
     what = f"{evidence.subject.capitalize()} {clean_text(evidence.name)}"
     state = evidence.state

@@ -97,7 +97,7 @@ def _is_apart(code: str, before: str, after: str) -> bool:
 
 
 def _hold_together(code: str, width: int) -> str:
-    """Replace the spaces in a piece of code with non-breaking spaces, unless it exceeds half a line."""
+    """Replace the spaces in code with non-breaking spaces, unless the code exceeds half a line."""
     return code if len(code) > width // 2 else code.replace(" ", _NO_BREAK)
 
 

@@ -14,8 +14,8 @@ _NOT_RUNNING = ("exited", "created")
 class Containers:
     """The containers of a machine, with their earlier CPU times.
 
-    CPU usage requires two readings of a container; scrapes do not export it, so readings are kept
-    only when the machine state is requested.
+    CPU usage requires two readings of a container; scrapes do not export CPU usage, so readings are
+    kept only when the machine state is requested.
     """
 
     def __init__(self) -> None:

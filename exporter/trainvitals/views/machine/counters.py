@@ -32,7 +32,7 @@ class Counters:
     def take(self, time: float, values: Sequence[float | None]) -> None:
         """Add a reading of all counters at a Unix time; an unknown value is None.
 
-        A reading that is not later than the last reading is ignored; a reading that is much earlier
+        A reading that is not newer than the last reading is ignored; a reading that is much earlier
         clears the history.
         """
         times = self._times
@@ -57,7 +57,7 @@ class Counters:
         Args:
             column: The index of the counter.
             seconds: The length of the interval that ends at the latest reading; if the interval
-                contains no other reading, it begins at the reading before.
+                contains no other reading, the interval begins at the previous reading.
 
         Returns:
             The increase and the seconds; None before the second reading, or if the counter is

@@ -40,7 +40,7 @@ def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
 
 
 def explain_faulty(faulty: Iterable[tuple[str, Exception]]) -> list[Unknown]:
-    """Return an unknown for each run that could not be shown, with the run's name and the error."""
+    """Return an `Unknown` for each run that cannot be shown, with the run's name and the error."""
     unknowns = []
     for name, error in faulty:
         shown = clean_text(str(name), most=_MOST_CHARACTERS)

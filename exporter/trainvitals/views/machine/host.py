@@ -57,21 +57,24 @@ class HostPast:
         return sum(count for _, count in self._kills)
 
     def measure_memory_stalls(self) -> float | None:
-        """Return the share of the past 2 minutes that all tasks waited for memory.
+        """Return the share of the past 2 minutes in which all tasks waited for memory.
 
         The share is None if it is unknown.
         """
         return self._pressure.rate(0, _MEMORY_SECONDS)
 
     def measure_io_stalls(self) -> float | None:
-        """Return the share of the past 10 minutes that all tasks waited for disks.
+        """Return the share of the past 10 minutes in which all tasks waited for disks.
 
         The share is None if it is unknown.
         """
         return self._pressure.rate(1, _IO_SECONDS)
 
     def measure_io_wait(self) -> float | None:
-        """Return the share of the past 10 minutes that CPUs waited for disks; None if unknown."""
+        """Return the share of the past 10 minutes in which CPUs waited for disks.
+
+        The share is None if it is unknown.
+        """
         trace = self._traces.read("io_wait")[-round(_IO_SECONDS / TRACE_STEP_SECONDS) :]
         known = [point for point in trace if point is not None]
         return sum(known) / len(known) if known else None

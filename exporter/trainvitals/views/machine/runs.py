@@ -62,7 +62,7 @@ class _Memory:
     Attributes:
         start: The rank's start time, which distinguishes a restarted rank from its predecessor.
         counters: Counters of the seconds spent waiting for data, training, and in other phases.
-        away_seconds: The total time for which the rank was seen in phases other than training.
+        away_seconds: The total time for which the rank was observed in phases other than training.
         seen: The time of the rank's last reading, in Unix seconds; None before the first reading.
     """
 
@@ -206,7 +206,7 @@ def add_runs(
 
 
 def _has_failed(dead: Sequence[Ending]) -> bool:
-    """Return whether all dead ranks ended by an exception, for which the alert is a warning."""
+    """Return whether an exception ended each dead rank; the alert is then only a warning."""
     return bool(dead) and all(end.reason == "exception" for end in dead)
 
 

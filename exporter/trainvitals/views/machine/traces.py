@@ -32,7 +32,7 @@ class _Ring:
 
 
 class Traces:
-    """The traces of some numbers, by key.
+    """The traces of numbers, by key.
 
     The trace of a number that has had no value for the length of a trace is removed.
 

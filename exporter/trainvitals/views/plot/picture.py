@@ -27,7 +27,7 @@ _SAMPLE_CHARACTERS = 7  # the width of the line sample beside a name in the lege
 
 
 class Panel(NamedTuple):
-    """A panel of the image, which shows some columns of the files.
+    """A panel of the image, which shows the file columns that match the panel's patterns.
 
     Attributes:
         title: The panel's title.

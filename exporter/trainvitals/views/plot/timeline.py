@@ -106,7 +106,7 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream with a maximum size, which limits large files and files that unpack to large ones.
+    """A stream with a maximum size, which limits large files, also after decompression.
 
     Args:
         source: The stream from which bytes are read.

@@ -180,7 +180,7 @@ def write_all(
     Args:
         console: The console on which the sections are printed.
         picture: The machine state to draw.
-        view: The view, of which only the sorting is used.
+        view: The view; only the sorting is used.
         source: The source of the machine state.
         width: The number of columns in a line; None means that the width is not limited.
         zone: The time zone of the clock; None means the machine's time zone.
@@ -243,7 +243,7 @@ def _draw_section(
 
 
 def _share_out(console: Console, sections: Sequence[Section], width: int, height: int) -> list[int]:
-    """Return the height of each section: first the minimums, then more for the most important."""
+    """Return the height of each section: the minimum, plus further lines in order of importance."""
     least = [section.least for section in sections]
     heights = [0] * len(sections)
     room = height - 1 if sum(least) > height else height  # one line names the hidden sections
@@ -284,7 +284,7 @@ def _draw_head(
 
 
 def _explain_silence(console: Console, source: Source, width: int) -> list[Text]:
-    """Return lines that say why the source does not respond; an empty list while it responds."""
+    """Return lines that explain why the source does not respond; no lines while it responds."""
     if source.silent_since is None:
         return []
     words = Text(clean_text(source.trouble), "bold red")

@@ -138,7 +138,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop reading machine states; a thread that hangs ends with the process."""
+        """Stop reading machine states; a hanging thread ends when the process ends."""
         self._ended.set()
 
     def _look(self) -> None:

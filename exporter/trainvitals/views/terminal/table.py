@@ -240,8 +240,8 @@ def mark_hidden(head: Line, width: int, *, above: int = 0, below: int = 0, notes
     Args:
         head: The first line of the section.
         width: The width of the first line, in columns.
-        above: The number of hidden items above the shown ones.
-        below: The number of hidden items below the shown ones.
+        above: The number of hidden items above the shown items.
+        below: The number of hidden items below the shown items.
         notes: The number of hidden notes on items that are shown.
     """
     parts = [f"{above} above"] if above else []

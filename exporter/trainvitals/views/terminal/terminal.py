@@ -1,4 +1,4 @@
-"""Controls the terminal: colours and characters, keys without echo, and the state to restore."""
+"""Controls the terminal: chooses colours and characters, reads keys, and restores the state."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Terminal(TextIOBase):
             self.enter()
 
     def end_if_stuck(self, *_: object) -> None:
-        """Handle a signal that ends the program; if a write is blocked, end the program at once.
+        """Handle a signal that ends the program; if a write is blocked, exit immediately.
 
         Raises:
             StuckError: A write to the terminal is blocked.
