@@ -84,11 +84,16 @@ def public_definitions(tree, inside=""):
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if node.name.startswith("_"):
+        if node.name.startswith("_") or is_overload(node):
             continue
         yield f"{inside}{node.name}", node
         if isinstance(node, ast.ClassDef):
             yield from public_definitions(node, f"{node.name}.")
+
+
+def is_overload(node):
+    """Return whether a definition is a signature; the definition after it has the docstring."""
+    return "overload" in map(ast.unparse, node.decorator_list)
 
 
 def is_broad(handler):

@@ -121,7 +121,8 @@ def _pick_way(text: str) -> Way:
     for way in get_args(Way):
         if way == text:
             return cast("Way", way)
-    raise ConfigurationError(f"STACK_WAY={text}: set it to one of {', '.join(get_args(Way))}")
+    # A value in .env may be a secret that was written after the wrong name.
+    raise ConfigurationError(f"STACK_WAY is unknown: set it to one of {', '.join(get_args(Way))}")
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
@@ -184,7 +185,7 @@ def _pick_port(flag: int | None, given: Mapping[str, str], name: str, default: i
     text = str(flag) if flag is not None else given.get(name) or str(default)
     if port := read_digits(text, _HIGHEST_PORT):
         return port
-    raise ConfigurationError(f"{name}={text}: set it to a port from 1 to {_HIGHEST_PORT}")
+    raise ConfigurationError(f"{name} is not a port: set it to a number from 1 to {_HIGHEST_PORT}")
 
 
 def _default_state_dir(environ: Mapping[str, str]) -> Path:

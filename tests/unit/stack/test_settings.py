@@ -89,9 +89,11 @@ def test_unreadable_dotenv_is_refused(tmp_path):
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "9 0", "²", "9" * 5000])
 def test_what_is_no_port_is_refused(port):
-    """The message names the setting and the range."""
-    with pytest.raises(ConfigurationError, match=r"EXPORTER_PORT=.* a port from 1 to 65535"):
+    """The message names the setting and the range, without what may be a secret in its place."""
+    with pytest.raises(ConfigurationError) as refused:
         read_settings({**HOME, "EXPORTER_PORT": port}, None)
+    said = "EXPORTER_PORT is not a port: set it to a number from 1 to 65535"
+    assert str(refused.value) == said
 
 
 def test_one_port_for_two_programs_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from trainvitals.verdicts.causes.log_reading import read_log
 from trainvitals.verdicts.causes.others import find_killed_training
@@ -141,6 +142,7 @@ def drop_after_success(lines: tuple[str, ...]) -> tuple[str, ...]:
     return lines if at is None else (*lines[: at + 1], *[""] * (len(lines) - at - 1))
 
 
+@lru_cache(maxsize=8)  # A case needs its log with and without survived errors.
 def _find_success_at(lines: tuple[str, ...]) -> int | None:
     if not FINISHED.may_be_in(lines):
         return None
