@@ -56,7 +56,7 @@ def save_state() -> Callable[[], None]:
 
 
 def loop(rounds: int, batch: Batch) -> list[tuple[str, list[float]]]:
-    """Train with and without the observation in turn; give the blocks."""
+    """Train with and without the observation in turn; return the blocks."""
     bare = save_state()
     autolog = Autolog(torch)
     autolog.install()

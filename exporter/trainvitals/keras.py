@@ -1,4 +1,4 @@
-"""A callback for Keras 3 with any backend; `tf.keras` is the same package.
+"""A callback for Keras 3 with any backend. In TensorFlow 2.16 and newer, `tf.keras` is Keras 3.
 
     from trainvitals.keras import TrainvitalsCallback
 

@@ -60,7 +60,7 @@ def format_html(report: Report) -> str:
 
 
 def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Section:
-    """Return a section whose charts are drawn and whose consecutive lines are grouped."""
+    """Return a section with its charts drawn and its consecutive text lines in one block."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     pieces: list[Table | list[Point]] = []

@@ -7,7 +7,7 @@ entry would also make the other packages in the same directory importable by the
 
 A finder at the front of `sys.meta_path` handles a few exact module names. The finder delegates the
 search to the other finders, and calls the module's observer after the module has been executed.
-This file holds no lock during the call. An observer's exception is discarded, and the observer is
+This module holds no lock during the call. An observer's exception is discarded, and the observer is
 not called again. A module whose import fails is still watched.
 """
 

@@ -54,7 +54,7 @@ class Peak:
 
 
 def _peak(words: str, **flops: float) -> Peak:
-    """Return the peaks of a device model; `half` is the peak for bfloat16 and float16."""
+    """Return the peak FLOP/s of a device model; `half` is the peak for bfloat16 and float16."""
     half = flops.pop("half", None)
     if half is not None:
         flops |= {"bfloat16": half, "float16": half}

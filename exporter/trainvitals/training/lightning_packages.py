@@ -73,7 +73,7 @@ class ValuesLogger(DummyLogger):
 
     @property
     def version(self) -> str:
-        """The logger's version, which is empty because it would be part of checkpoint paths."""
+        """The logger's version; empty, because checkpoint paths include a version that is not."""
         return ""
 
     @property

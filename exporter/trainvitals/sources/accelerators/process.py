@@ -34,7 +34,7 @@ _CHILD_DESCRIPTOR = 3
 
 
 class ReaderProcess(Reader):
-    """A reader in a child process; the constructor does not wait for the child.
+    """A reader in a child process; the constructor does not wait for the child process to start.
 
     Args:
         opener: The function that opens the driver in the child.

@@ -134,7 +134,7 @@ _SEARCHES_TAKE_AT_MOST = 0.05
 
 
 class ReadBudget(Generic[Item]):
-    """Divides a quarter of a second among the followed files of each reading.
+    """Divides the time limit of a reading, a quarter of a second, among the followed files.
 
     Because of this limit, a large file never delays a scrape. The next reading begins with the
     first file that was not reached. A search for files is due every two seconds, or less often if

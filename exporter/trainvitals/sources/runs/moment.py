@@ -83,6 +83,6 @@ def find_phase(record: Record) -> Phase | None:
 
 
 def name_coarse_phase(record: Record) -> str | None:
-    """Return a record's phase as named in `COARSE_PHASES`; None if no phase was ever recorded."""
+    """Return a record's phase as named in `COARSE_PHASES`; None if the run has recorded no phase."""
     phase = find_phase(record)
     return None if phase is None else COARSE[phase]

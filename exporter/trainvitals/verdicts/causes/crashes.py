@@ -17,7 +17,7 @@ _MOST_STEPS_AFTER = 10
 def weigh_crash(
     detect: Callable[[Case], Finding | None], number: int, sign: Sign
 ) -> Callable[[Case], Finding | None]:
-    """Return a crash detector with low confidence if training continued after the crash's line.
+    """Return a crash detector; its confidence is low if training continued after the crash.
 
     The confidence is not lowered if the signal with the given number ended the subject, or if at
     most ten lines of progress follow.

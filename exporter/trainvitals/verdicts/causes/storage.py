@@ -68,7 +68,10 @@ _SHARED_MEMORY = (
 
 
 def detect_disk_full(case: Case) -> Finding | None:
-    """Detect a write to a full file system that is not /dev/shm and has free inodes."""
+    """Detect a write that failed because a file system other than /dev/shm had no free space.
+
+    Exhausted inodes have a reason of their own.
+    """
     match = _find_no_room(case)
     if match is None:
         return None

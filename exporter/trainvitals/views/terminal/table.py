@@ -1,7 +1,7 @@
 """Sections of rows; on a small screen, unimportant columns and rows without problems are hidden.
 
-Rich draws the table; this module chooses the columns, and adds notes below rows and the number of
-hidden rows to a section's first line.
+Rich draws the table. This module chooses the columns, adds notes below rows, and appends the number
+of hidden rows to the first line of each section.
 """
 
 from __future__ import annotations
