@@ -182,7 +182,7 @@ def test_a_program_that_does_not_train_leaves_nothing(tmp_path, body):
     """A step without a batch and a backward pass is no training."""
     done, records = run(tmp_path, *write(tmp_path, body))
     assert (done.returncode, records) == (0, [])
-    assert "none of which proved to train" in done.stderr
+    assert "which did not prove to train" in done.stderr
 
 
 def test_an_exception_and_its_exit_code_are_reported(tmp_path):

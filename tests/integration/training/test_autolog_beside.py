@@ -210,10 +210,10 @@ print(7)
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("import json; print(json.dumps(7))", "none of which proved to train"),
+        ("import json; print(json.dumps(7))", "which did not prove to train"),
         (
             OF_JAX,
-            "none of which proved to train; 1 process imported JAX, whose steps cannot be seen",
+            "which did not prove to train; 1 process imported JAX, whose steps cannot be seen",
         ),
     ],
 )
