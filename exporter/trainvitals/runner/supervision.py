@@ -181,9 +181,9 @@ class Supervision:
 
 
 def describe_signal_end(launch: Launch, pid: int, kmsg: Path) -> str:
-    """Return the end of a sentence about the signal that ended a command; empty if none did.
+    """Return a clause about the signal that ended a command; empty if no signal ended it.
 
-    Who sent SIGKILL is known only if it was the kernel for want of memory, and the kernel log says so.
+    The sender of SIGKILL is known only if the kernel log contains an OOM kill of the command.
     """
     if launch.signal is None:
         return ""

@@ -60,10 +60,11 @@ class FileSource(ABC, Generic[Item]):
         self._budget: ReadBudget[Item] = ReadBudget(monotonic=monotonic)
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read what was written since the last call, until all is read or the time is up.
+        """Read new data from the files until no data is left or the deadline is reached.
 
         Args:
-            deadline: The monotonic time by which the method returns; the next call reads the rest.
+            deadline: The monotonic time by which the method returns; the next call reads the
+                remaining data.
 
         Returns:
             The runs from which at least one number was read.

@@ -1,7 +1,8 @@
 """Reads the frames of a traceback, as Python or IPython prints them.
 
-In a notebook, IPython prints `NAME` and spaces before `Traceback (most recent call last)`. Its frames
-are not indented, such as `Cell In[3], line 2, in load(path)`, and end at the line `NAME: MESSAGE`.
+In a notebook, IPython prints the name of the exception and spaces before `Traceback (most recent
+call last)`. The frames of IPython are not indented, for example `Cell In[3], line 2, in load(path)`,
+and the line `NAME: MESSAGE` follows the last frame.
 """
 
 from __future__ import annotations

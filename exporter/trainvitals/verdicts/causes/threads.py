@@ -1,4 +1,4 @@
-"""An exception that ended a thread, after which Python lets the process go on."""
+"""Exceptions that ended a thread other than the main thread; the process continues after them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _WELL = frozenset({"finished", "running"})
 def add_thread_error(case: Case, finding: Finding) -> Finding:
     """Return a finding with the last exception that ended a thread as evidence.
 
-    The exception may have ended the training loop of a process that waits since, or ended as if it had
-    succeeded.
+    The exception may have ended the training loop of a process that has been waiting since then, or
+    that exited with code 0.
     """
     tracebacks = read_tracebacks(clean(case.evidence.thread_log))
     if not tracebacks:
