@@ -68,7 +68,7 @@ def test_a_machine_of_which_nothing_is_known():
     words = say(EMPTY)
     assert words.startswith("ada")
     assert "nothing needs attention" in words
-    assert "no training run is known here" in words
+    assert "no training run is known here; start one with trainvitals run" in words
     assert not draw(EMPTY).find("section", id="accelerators")
     assert not draw(EMPTY).find("section", id="containers")
     assert not draw(EMPTY).find("section", id="alerts")
