@@ -50,7 +50,7 @@ def list_runs(picture: Picture) -> Rows[Run]:
         picture.runs,
         notes=lambda run: _list_notes(run, picture),
         has_trouble=lambda run: bool(picture.find_troubles("run", run.name)),
-        empty="none here; docs/training.md shows how to report one",
+        empty="none here; start one with trainvitals run -- COMMAND",
         most_wanted=2,
     )
 
