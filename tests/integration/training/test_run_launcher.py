@@ -47,6 +47,16 @@ if __name__ == "__main__":
     from functools import partial
     torch.multiprocessing.spawn(partial(train, end=fail), nprocs=2)
 """
+FORK_SERVER = """
+if __name__ == "__main__":
+    context = torch.multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    ranks = [context.Process(target=train, args=(rank,), kwargs={"end": die}) for rank in (0, 1)]
+    for rank in ranks: rank.start()
+    ranks[1].join()
+    ranks[0].terminate()
+    ranks[0].join()
+"""
 
 
 CELLS = (
@@ -131,6 +141,14 @@ def test_the_failing_rank_of_spawn_is_the_cause(tmp_path):
     ends = sorted((note.reason, note.exception or "") for note in notes if note)
     assert ends == [("exception", "ValueError"), ("signal", "")]
     assert "ValueError: the text of rank 1" in read_error(tmp_path)
+
+
+@pytest.mark.parametrize("preloaded", [[], ["torch"]])
+def test_ranks_of_a_fork_server_report_each(tmp_path, preloaded):
+    """From Python 3.14 on, `multiprocessing` starts processes through a fork server on Linux."""
+    done = launch(tmp_path, RANK + FORK_SERVER.replace("PRELOADED", str(preloaded)), sys.executable)
+    assert done.returncode == 0
+    assert "2 of which reported run r" in done.stderr
 
 
 @pytest.mark.parametrize("cells", [CELLS, CELLS[2:]], ids=["after training", "before training"])

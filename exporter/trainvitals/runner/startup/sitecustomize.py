@@ -18,17 +18,11 @@ def _is_wanted():
 def _is_helper():
     """Return whether this process is a helper of multiprocessing or PyTorch's compiler.
 
-    Helpers never train. A process that multiprocessing spawns is not a helper; it may be a rank.
+    Helpers never train. A process that multiprocessing spawns is not a helper, as it may be a rank;
+    nor is multiprocessing's fork server, because ranks are forked from it.
     """
     words = " ".join(getattr(sys, "orig_argv", [])[1:5])
-    return any(
-        name in words
-        for name in (
-            "multiprocessing.resource_tracker",
-            "multiprocessing.forkserver",
-            "compile_worker",
-        )
-    )
+    return any(name in words for name in ("multiprocessing.resource_tracker", "compile_worker"))
 
 
 def _load(package, name):
