@@ -69,7 +69,7 @@ def make_prometheus(seed: int) -> Prometheus:
     return Extreme("http://127.0.0.1:9090")
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from(["daily", "weekly"]))
 @example(7, "html")

@@ -106,7 +106,7 @@ class Looked:
 
 
 # A batch that fails is narrowed for up to five minutes.
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_views_and_the_rules_say_the_same(part, promtool, tmp_path):

@@ -158,7 +158,7 @@ def watch(
             yield view(collector, observer)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(max_examples=40)
 @given(st.lists(st.tuples(run_files(), logs(), event_files()), min_size=1, max_size=3))

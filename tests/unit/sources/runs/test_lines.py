@@ -142,7 +142,7 @@ def test_the_steps_of_a_headline_are_counted():
     assert (run.step, run.epoch, run.values["total_epochs"]) == (15, 2.0, 3.0)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @given(st.lists(st.text(max_size=80), max_size=4))
 def test_any_line_is_read(lines: list[str]):
     """Nothing is raised."""
@@ -160,7 +160,7 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @given(st.lists(st.lists(PARTS, max_size=25).map("".join), max_size=4))
 def test_any_line_that_looks_like_training_is_read(lines: list[str]):
     """Whatever stands where a number should be, nothing is raised and all is counted from 0."""
