@@ -98,13 +98,13 @@ def make_rule(expr, **fields):
 @pytest.mark.long
 @pytest.mark.timeout(3600 if LONG else 120)
 def test_the_tests_of_the_alerts_notice_what_is_broken(promtool, workshop):
-    """They notice at least nine of ten mutants; `make test` tries a fixed fortieth of them."""
-    choose = tuple if LONG else partial(choose_share, one_in=40)
+    """They notice at least nine of ten mutants; `make test` tries a fixed eightieth of them."""
+    choose = tuple if LONG else partial(choose_share, one_in=80)
     outcome = run_mutants((), promtool=promtool, directory=workshop, choose=choose)
     print(describe(outcome))
     assert outcome.score >= GOAL_RATIO, describe(outcome)
     assert outcome.refuted == ()
-    assert len(outcome.killed) > (900 if LONG else 20)
+    assert len(outcome.killed) > (900 if LONG else 10)
 
 
 def test_what_is_listed_as_equivalent_is_a_mutant_and_has_a_reason():
