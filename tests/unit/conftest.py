@@ -1,4 +1,4 @@
-"""What the tests of several parts share: the files of a machine and a certificate."""
+"""Shared fixtures: the files of a fake machine, and a certificate."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Pause the measurement of the coverage for cases that run the same code as traced ones.
+    """Pause the measurement of coverage for cases that run the same code as traced cases.
 
-    The tracing also slows pytest, to which most of the time of a short test belongs.
+    Tracing also slows pytest itself, which takes most of the time of a short test.
     """
     plugin = item.config.pluginmanager.getplugin("_cov")
     if plugin is None or plugin.cov_controller is None or not item.stash.get(_IS_UNTRACED, False):
