@@ -1,9 +1,10 @@
-"""What boards cost when they open, on 64 machines of 8 accelerators and 6 hours (goal 23).
+"""Times to load each dashboard with 64 machines of 8 accelerators over 6 hours (goal 23).
 
-Prometheus holds the past that `fleet.copies` makes; nothing is scraped meanwhile. A board is asked
-as a browser does it with Grafana: variables first, then annotations and the panels of open rows,
-six at a time, with the steps of a page 1440 pixels wide that shows all 6 hours. What Grafana would
-ask is found out once; the rounds that are measured send it again.
+Prometheus holds the history that `fleet.copies` writes, and scrapes nothing during the benchmark.
+Each dashboard is loaded as Grafana loads it in a browser: the variables come first, then the
+annotations and the panels of open rows, six queries at a time, with the query step of a page 1440
+pixels wide that shows all 6 hours. The queries of each dashboard are determined once and sent again
+in each measured round.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ _GOALS = {
 
 
 def find_wanted() -> set[str]:
-    """Return the names of all metrics that a board asks for."""
+    """Return the names of all metrics that any dashboard queries."""
     paths = DASHBOARDS.glob("*.json")
     return {name for path in paths for name in find_metrics(path.read_text(encoding="utf-8"))}
 
 
 @contextmanager
 def history(fleet: Fleet, figures: Figures) -> Iterator[Server]:
-    """Start a Prometheus that holds a fleet's past."""
+    """Start a Prometheus that holds the history of a fleet."""
     with tempfile.TemporaryDirectory(prefix="trainvitals-bench-") as path:
         directory = Path(path)
         (directory / "data").mkdir()
@@ -73,10 +74,10 @@ def history(fleet: Fleet, figures: Figures) -> Iterator[Server]:
 
 
 def check_history(server: Server, fleet: Fleet) -> None:
-    """Check that all machines are there.
+    """Check that Prometheus has data of every machine.
 
     Raises:
-        RuntimeError: They are not.
+        RuntimeError: Data of a machine is missing.
     """
     answer = server.ask("query", query="count(up)", time=str(fleet.end - STEP_SECONDS))
     found = [each["value"][1] for each in answer["data"]["result"]]
@@ -85,13 +86,13 @@ def check_history(server: Server, fleet: Fleet) -> None:
 
 
 class Request(NamedTuple):
-    """A question to Prometheus.
+    """A request to the HTTP API of Prometheus.
 
     Attributes:
-        place: What asks it.
-        path: Below `/api/v1/`.
+        place: The panel or annotation that sends the request.
+        path: The path below `/api/v1/`.
         method: `GET` or `POST`.
-        words: Its parameters.
+        words: The request's parameters.
     """
 
     place: str
@@ -101,12 +102,12 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back.
+    """A response of Prometheus.
 
     Attributes:
-        request: The question.
-        series: How many series it has.
-        seconds: How long it took.
+        request: The request that it answers.
+        series: The number of series in the response.
+        seconds: The duration of the request.
     """
 
     request: Request
@@ -115,13 +116,13 @@ class Answer(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A board that was opened.
+    """One load of a dashboard.
 
     Attributes:
-        answers: What came back to its annotations and panels.
-        variables: What came back to its variables.
-        seconds: How long all took together.
-        cpu_seconds: What that took of Prometheus' processor time.
+        answers: The responses to its annotations and panels.
+        variables: The responses to its variables.
+        seconds: The duration of all requests together.
+        cpu_seconds: The CPU time that Prometheus used for them.
     """
 
     answers: Sequence[Answer]
@@ -131,7 +132,7 @@ class Load(NamedTuple):
 
     @property
     def panels(self) -> dict[str, list[Answer]]:
-        """The answers by panel; those of annotations are left out."""
+        """The responses by panel, without those of annotations."""
         panels: dict[str, list[Answer]] = {}
         for answer in self.answers:
             if ", query " in answer.request.place:
@@ -140,14 +141,14 @@ class Load(NamedTuple):
 
 
 class Listener:
-    """A Prometheus that notes what it is asked.
+    """A wrapper of a Prometheus server that records each request.
 
     Args:
-        server: The one that answers.
+        server: The server that answers the requests.
 
     Attributes:
-        place: What asks at present.
-        requests: What was asked.
+        place: The panel or annotation whose requests are recorded at present.
+        requests: The recorded requests.
     """
 
     def __init__(self, server: Server) -> None:
@@ -156,24 +157,24 @@ class Listener:
         self.requests: list[Request] = []
 
     def ask(self, path: str, method: str = "POST", **words: Any) -> dict[str, Any]:
-        """Return the server's answer."""
+        """Record a request and return the server's response."""
         self.requests.append(Request(self.place, path, method, words))
         return self._server.ask(path, method, **words)
 
 
 class Plan(NamedTuple):
-    """What a board asks when it opens: its variables in turn, then the rest side by side."""
+    """The requests of a dashboard: the variables in turn, then the other queries in parallel."""
 
     variables: Sequence[Request]
     queries: Sequence[Request]
 
 
 def plan_opening(server: Server, board: Board, look: Look) -> Plan:
-    """Return what a board asks, found out by asking it once."""
+    """Load a dashboard once and return the requests that it sends."""
     listener = Listener(server)
     asked = Asked(listener)
     choices = choose(asked, board, "all", {}, look)
-    # Where values can be had in two ways, the tests compare both; Grafana asks the first.
+    # `choose` requests some values in two ways and compares them; Grafana sends only the first.
     variables = [request for request in listener.requests if request.path != "series"]
     listener.requests.clear()
     look = Look(look.end, look.seconds, choices, look.scrape_seconds)
@@ -184,7 +185,7 @@ def plan_opening(server: Server, board: Board, look: Look) -> Plan:
 
 
 def is_asked(question: Question) -> bool:
-    """Return whether a panel in an open row asks it, or an annotation that is switched on."""
+    """Return whether the query belongs to an enabled annotation or to a panel in an open row."""
     if question.kind == "annotation":
         return bool(question.json.get("enable"))
     panel = question.panel
@@ -192,7 +193,7 @@ def is_asked(question: Question) -> bool:
 
 
 def open_board(server: Server, tree: Tree, plan: Plan) -> Load:
-    """Ask what a board asks.
+    """Send the requests of a dashboard and return their timing.
 
     Raises:
         RuntimeError: A query failed.
@@ -206,7 +207,7 @@ def open_board(server: Server, tree: Tree, plan: Plan) -> Load:
 
 
 def send(server: Server, request: Request) -> Answer:
-    """Ask one question."""
+    """Send one request and return the response with its timing."""
     began = time.perf_counter()
     answer = server.ask(request.path, request.method, **request.words)
     if answer["status"] != "success":
@@ -217,7 +218,7 @@ def send(server: Server, request: Request) -> Answer:
 
 
 def load_in_turn(server: Server, look: Look, rounds: int) -> dict[str, list[Load]]:
-    """Open all boards so many times, one after the other."""
+    """Load all dashboards in turn for the given number of rounds."""
     tree = Tree(server.pid)
     plans = {board.uid: plan_opening(server, board, look) for board in read_boards()}
     opened: dict[str, list[Load]] = {uid: [] for uid in _GOALS}
@@ -228,7 +229,7 @@ def load_in_turn(server: Server, look: Look, rounds: int) -> dict[str, list[Load
 
 
 def list_slowest(loads: Sequence[Load]) -> str:
-    """Name the queries that take longest, with their medians."""
+    """Return the names and median durations of the slowest queries."""
     seconds: dict[str, list[float]] = {}
     for answer in (one for load in loads for one in load.answers):
         seconds.setdefault(answer.request.place, []).append(answer.seconds)
@@ -238,7 +239,7 @@ def list_slowest(loads: Sequence[Load]) -> str:
 
 
 def find_widest(load: Load) -> str:
-    """Name the graph with most series."""
+    """Return the name of the graph with the most series, and their number."""
     counts = {
         place: sum(one.series for one in answers)
         for place, answers in load.panels.items()
@@ -249,7 +250,7 @@ def find_widest(load: Load) -> str:
 
 
 def report(figures: Figures, opened: dict[str, list[Load]]) -> None:
-    """Enter the figures."""
+    """Record the results of each dashboard."""
     for uid, loads in opened.items():
         first = loads[0]
         asked = len(first.answers) + len(first.variables)
@@ -274,7 +275,7 @@ def report(figures: Figures, opened: dict[str, list[Load]]) -> None:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("boards")
     figures = Figures("boards", quick=quick)
     end = int(time.time()) // BLOCK_SECONDS * BLOCK_SECONDS

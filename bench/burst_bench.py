@@ -1,4 +1,4 @@
-"""Two hundred scrapes at the same moment (goal 11)."""
+"""Two hundred simultaneous scrapes (goal 11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE_CALL_A_READING = "nvmlDeviceGetPowerUsage"
 
 
 def scrape_at_once(subject: Subject, count: int = SCRAPES) -> tuple[float, int]:
-    """Scrape so often at once; give the seconds until all are done and how many were answered."""
+    """Scrape simultaneously; return the seconds until the last answer and the answers' count."""
     request = subject.client().request
     answers: dict[socket.socket, bytearray] = {}
     with selectors.DefaultSelector() as selector:
@@ -47,7 +47,7 @@ def scrape_at_once(subject: Subject, count: int = SCRAPES) -> tuple[float, int]:
 
 
 def receive(client: socket.socket) -> bytes:
-    """Receive; empty at the end, however it came."""
+    """Receive a part of an answer, or return no bytes if the connection ended or broke."""
     try:
         return client.recv(1 << 18)
     except OSError:
@@ -55,7 +55,7 @@ def receive(client: socket.socket) -> bytes:
 
 
 def is_whole(answer: bytes) -> bool:
-    """Return whether an answer is a whole page."""
+    """Return whether an answer is a complete page with status 200."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         return False
@@ -64,7 +64,7 @@ def is_whole(answer: bytes) -> bool:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("burst")
     figures = Figures("burst", quick=quick)
     rounds = QUICK_ROUNDS if quick else ROUNDS

@@ -1,4 +1,4 @@
-"""A scrape on a host whose cores are taken twice over (goal 12)."""
+"""Scrapes on a host with two busy processes for each core (goal 12)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUICK_ROUNDS = 25
 
 @contextmanager
 def burners() -> Iterator[None]:
-    """Keep every core busy twice over."""
+    """Run two processes for each core that compute without pause."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
     try:
@@ -29,7 +29,7 @@ def burners() -> Iterator[None]:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("busy")
     figures = Figures("busy", quick=quick)
     with ExitStack() as stack:

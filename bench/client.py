@@ -1,4 +1,4 @@
-"""A raw HTTP/1.1 client, so that the asking costs little beside what it measures."""
+"""A minimal HTTP/1.1 client with little overhead of its own, for measurements."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PATIENCE_SECONDS = 30.0
 
 
 class Answer(NamedTuple):
-    """What came back.
+    """A response to a request.
 
     Attributes:
         status: The HTTP status.
-        body: As it came over the wire.
-        compressed: The body is gzip.
-        seconds: From before the connection, where there was none, to the body's last byte.
+        body: The body as received, possibly compressed.
+        compressed: Whether the body is compressed with gzip.
+        seconds: The duration up to the last byte, including the connection if it is new.
     """
 
     status: int
@@ -29,26 +29,26 @@ class Answer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The page."""
+        """The page as text."""
         return (gzip.decompress(self.body) if self.compressed else self.body).decode()
 
     @property
     def samples(self) -> list[str]:
-        """Name and labels of every sample on the page."""
+        """The name and labels of every sample on the page."""
         lines = self.text.splitlines()
         return [line.rpartition(" ")[0] for line in lines if line and not line.startswith("#")]
 
 
 class Client:
-    """Asks one path of one exporter, on a new connection each time or on one that it keeps.
+    """Requests one path of an exporter, on a new connection each time or on a persistent one.
 
     Args:
-        port: Of the exporter, on this machine.
-        path: With its query.
+        port: The port of the exporter on this machine.
+        path: The path with its query.
         packed: Accept gzip, as Prometheus does.
-        keep_alive: Keep the connection.
-        tls: Speak TLS, and believe any certificate.
-        headers: More lines of the request's head.
+        keep_alive: Keep the connection open between requests.
+        tls: Use TLS without verification of the certificate.
+        headers: Additional header lines of the request.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Client:
         self.request = ("\r\n".join(head) + "\r\n\r\n").encode()
 
     def get(self) -> Answer:
-        """Ask once.
+        """Send the request and return the response.
 
         Raises:
-            OSError: There is no connection, or it broke.
+            OSError: The connection failed or broke.
         """
         started_at = time.perf_counter()
         if self._stream is None or self._socket is None:
@@ -100,7 +100,7 @@ class Client:
         return Answer(status, body, headers.get(b"content-encoding") == b"gzip", seconds)
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection, if one is open."""
         if self._stream is not None and self._socket is not None:
             self._stream.close()
             self._socket.close()

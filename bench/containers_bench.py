@@ -1,8 +1,8 @@
-"""A hundred containers: what a scrape, the look in between and a thousand deaths cost (goal 22).
+"""The overhead of observing 100 containers: scrapes, periodic reads and 1000 deaths (goal 22).
 
-They run on an engine of the benchmark's own, which needs root and Docker.
-The peer is the usual way: Docker's own Python package asks the engine for the list and for each
-container's statistics, in threads, because each answer takes the engine a second or two.
+The containers run on an engine that the benchmark starts itself, which needs root and Docker.
+The peer is the usual way: Docker's own Python package requests the list and the statistics of each
+container from the engine, in threads, because each answer takes the engine a second or two.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STREAMS_AT_ONCE = 16
 
 @contextmanager
 def engine_with_image() -> Iterator[tuple[SecondEngine, str]]:
-    """Start an engine that has nothing but one small image; give it with the image's name."""
+    """Start an engine that has only one small image; yield the engine and the image's name."""
     with running_engine() as first:
         image = first.get("PYTHON_IMAGE", "python:3-slim")
         with SecondEngine(first) as engine:
@@ -45,7 +45,7 @@ def engine_with_image() -> Iterator[tuple[SecondEngine, str]]:
 
 
 def run_many(client: docker.DockerClient, image: str, number: int) -> None:
-    """Start containers that wait."""
+    """Start containers that sleep."""
 
     def start(place: int) -> None:
         client.containers.run(
@@ -57,7 +57,7 @@ def run_many(client: docker.DockerClient, image: str, number: int) -> None:
 
 
 def live_and_die(client: docker.DockerClient, image: str, number: int) -> None:
-    """Have containers end, four at a time, under as many names, each removed at its end."""
+    """Run short-lived containers with reused names, four at a time, and remove each at its end."""
 
     def live(place: int) -> None:
         for turn in range(number // 4):
@@ -75,7 +75,7 @@ def live_and_die(client: docker.DockerClient, image: str, number: int) -> None:
 
 
 def time_looks(client: docker.DockerClient, looks: int) -> tuple[list[float], list[float]]:
-    """Return the seconds that a look at all takes us and the usual way, in turn."""
+    """Return the seconds in which trainvitals and Docker's package read all containers, in turn."""
     ours, theirs = [], []
     groups = [GroupFiles(paths) for paths in find_groups().values()]
     for _ in range(looks):
@@ -92,7 +92,7 @@ def time_looks(client: docker.DockerClient, looks: int) -> tuple[list[float], li
 
 
 def time_share(subject: Subject, scrapes: int) -> list[float]:
-    """Return the milliseconds that the collector of containers took in each scrape."""
+    """Return the milliseconds that the container collector took in each scrape."""
     client = subject.client(packed=False)
     shares = []
     for _ in range(scrapes):
@@ -105,7 +105,7 @@ def time_share(subject: Subject, scrapes: int) -> list[float]:
 
 
 def wait_for(subject: Subject, part: str, number: int) -> None:
-    """Wait until so many samples of the page have this in their names."""
+    """Wait until the page has at least the given number of samples that contain the given text."""
     client = subject.client()
     until = time.monotonic() + 60
     while sum(part in sample for sample in client.get().samples) < number:
@@ -115,7 +115,7 @@ def wait_for(subject: Subject, part: str, number: int) -> None:
 
 
 def measure_many(figures: Figures, engine: SecondEngine, image: str, *, quick: bool) -> None:
-    """Measure beside a hundred that run."""
+    """Measure scrapes and CPU use while 100 containers run."""
     client = docker.DockerClient(engine.address)
     run_many(client, image, CONTAINERS)
     with (
@@ -142,7 +142,7 @@ def measure_many(figures: Figures, engine: SecondEngine, image: str, *, quick: b
 
 
 def measure_deaths(figures: Figures, engine: SecondEngine, image: str, *, quick: bool) -> None:
-    """Measure before and after many were born and died."""
+    """Measure memory and series before and after many containers started and ended."""
     births = QUICK_BIRTHS if quick else BIRTHS
     client = docker.DockerClient(engine.address)
     with (
@@ -165,7 +165,7 @@ def measure_deaths(figures: Figures, engine: SecondEngine, image: str, *, quick:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("containers")
     figures = Figures("containers", quick=quick)
     try:

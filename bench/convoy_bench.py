@@ -1,7 +1,8 @@
-"""A scrape beside a client that streams, with a driver that takes its time (goal 13).
+"""Scrapes while another client sends requests without pause, with a slow driver (goal 13).
 
-Python runs one thread at a time; a thread that makes many short foreign calls can wait its turn
-after each of them. Measured as it is, and with a reading for every scrape.
+Python runs one thread at a time, and a thread that makes many short foreign calls can wait for the
+interpreter lock after each of them. The benchmark measures the default configuration, and one in
+which every scrape makes a new reading.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SCRAPES = 8
 
 @contextmanager
 def streaming(subject: Subject) -> Iterator[None]:
-    """Have another client stream meanwhile."""
+    """Run another client that sends requests without pause."""
     command = [sys.executable, "-m", "bench.stream", str(subject.port)]
     process = subprocess.Popen(command, cwd=ROOT)
     try:
@@ -36,7 +37,7 @@ def streaming(subject: Subject) -> Iterator[None]:
 
 
 def scrape(subject: Subject) -> float:
-    """Return the middle time of some scrapes."""
+    """Return the median duration of several scrapes."""
     client = subject.client()
     seconds = []
     for _ in range(SCRAPES):
@@ -46,7 +47,7 @@ def scrape(subject: Subject) -> float:
 
 
 def measure(subject: Subject, rounds: int) -> tuple[Spread, float, float]:
-    """Return the ratio of scrapes beside a stream to scrapes alone, and both in seconds."""
+    """Return the ratio of scrapes beside the other client to scrapes alone, and both in seconds."""
     alone = []
     beside = []
     for _ in range(rounds):
@@ -58,7 +59,7 @@ def measure(subject: Subject, rounds: int) -> tuple[Spread, float, float]:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("convoy")
     figures = Figures("convoy", quick=quick)
     rounds = QUICK_ROUNDS if quick else ROUNDS

@@ -1,4 +1,4 @@
-"""Eight GPUs and one, with a driver whose calls take a millisecond (goal 14)."""
+"""Scrapes of eight GPUs compared with one GPU, with driver calls of one millisecond (goal 14)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUICK_ROUNDS = 20
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("devices")
     figures = Figures("devices", quick=quick)
     clients = []

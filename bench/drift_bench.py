@@ -1,8 +1,8 @@
-"""Ten thousand readings of a machine on which things come and go (goal 17).
+"""Ten thousand readings of a machine whose devices and processes change (goal 17).
 
-Processes on GPUs, network interfaces, disks and mounts each get names that never were there
-before. The host is a copy of the tests' fake one, whose files are rewritten between scrapes.
-Readings are not reused, so each scrape is one.
+Processes on GPUs, network interfaces, disks and mounts are replaced again and again, each time
+under new names. The host is a copy of the fake host of the tests, whose files are rewritten between
+scrapes. The reuse of readings is disabled, so that each scrape makes a new one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ QUICK_SCRAPES = 1500
 WARM_UP = 500
 CHANGE_EVERY = 10
 LOOK_EVERY = 100
-NEWCOMERS = 3  # of each sort at a time
+NEWCOMERS = 3  # of each kind, present at the same time
 
 
 class Host:
     """A fake host whose devices change.
 
     Args:
-        directory: Where its files are made.
+        directory: The directory for its files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,7 +46,7 @@ class Host:
         )
 
     def change(self, turn: int) -> None:
-        """Let the newcomers of this turn replace those of the one before."""
+        """Replace the devices of the previous turn with those of this turn."""
         numbers = range(turn * NEWCOMERS, turn * NEWCOMERS + NEWCOMERS)
         for number in numbers:
             (self.directory / f"root/mnt/volume{number}").mkdir(parents=True)
@@ -58,7 +58,7 @@ class Host:
         )
 
     def restore(self) -> None:
-        """Let all newcomers go."""
+        """Remove all devices that `change` added."""
         for name in self._lists:
             self._write(name, [])
 
@@ -68,9 +68,9 @@ class Host:
 
 
 def _letters(number: int) -> str:
-    """Return a disk's letters: a, b, ... z, aa, ab, ..."""
+    """Return the letters of a disk's name: a, b, ... z, aa, ab, ..."""
     text = ""
-    number += 26  # after those that the host has
+    number += 26  # the fixture's disks use the single letters
     while number >= 0:
         text = chr(ord("a") + number % 26) + text
         number = number // 26 - 1
@@ -78,14 +78,14 @@ def _letters(number: int) -> str:
 
 
 def change_processes(machine: FakeMachine, turn: int) -> None:
-    """Let other processes compute on the GPUs."""
+    """Replace the processes that compute on the GPUs."""
     for slot in range(8):
         first = 100_000 + (turn * 8 + slot) * NEWCOMERS
         machine.processes(slot, [(first + place, 1 << 30) for place in range(NEWCOMERS)])
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("drift")
     scrapes = QUICK_SCRAPES if quick else SCRAPES
     figures = Figures("drift", quick=quick)

@@ -1,4 +1,4 @@
-"""Measured numbers: medians, ratios of pairs, and the file that a benchmark leaves for the report."""
+"""Statistics of measured numbers, and the result file that a benchmark writes for the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Spread(NamedTuple):
-    """The middle of some numbers, and where a tenth lies below and above."""
+    """The median of some numbers with their 10th and 90th percentile."""
 
     low: float
     middle: float
@@ -26,25 +26,25 @@ class Spread(NamedTuple):
 
 
 def percentile(numbers: Sequence[float], share: float) -> float:
-    """Return the number with this share (0 to 1) of the others below it, by nearest rank."""
+    """Return the percentile of the numbers for a share from 0 to 1, by the nearest-rank method."""
     ordered = sorted(numbers)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def spread(numbers: Sequence[float]) -> Spread:
-    """Return median, 10th and 90th percentile."""
+    """Return the median with the 10th and 90th percentile."""
     return Spread(percentile(numbers, 0.1), statistics.median(numbers), percentile(numbers, 0.9))
 
 
 def pair_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Return the spread of the ratios of pairs that were measured next to each other."""
+    """Return the spread of the ratios of values that were measured in pairs."""
     return spread([one / other for one, other in zip(ours, theirs, strict=True)])
 
 
 def median_interval(numbers: Sequence[float]) -> Spread:
-    """Return the median and its 95 % confidence interval, whatever the numbers' distribution.
+    """Return the median and its 95 % confidence interval, for any distribution of the numbers.
 
-    By the normal approximation of how many of them lie below their true median.
+    The count of numbers below the true median is approximated by a normal distribution.
     """
     ordered = sorted(numbers)
     middle, half = len(ordered) / 2, 0.98 * math.sqrt(len(ordered))
@@ -53,11 +53,11 @@ def median_interval(numbers: Sequence[float]) -> Spread:
 
 
 class Figures:
-    """What one benchmark measured.
+    """The results of one benchmark.
 
     Args:
-        name: The benchmark.
-        quick: It ran with few repetitions.
+        name: The name of the benchmark.
+        quick: Whether it runs with few repetitions.
     """
 
     def __init__(self, name: str, *, quick: bool) -> None:
@@ -72,14 +72,14 @@ class Figures:
     def reach(
         self, goal: str, value: float | Spread, *, ours: str = "", peer: str = "", note: str = ""
     ) -> None:
-        """Enter what was reached of a goal; see `goals`.
+        """Record and print the result for a goal; see `goals`.
 
         Args:
-            goal: Its number.
-            value: What is compared with the goal.
-            ours: Our absolute figure.
-            peer: The peer's.
-            note: What a reader must know.
+            goal: The goal's number.
+            value: The figure that is compared with the goal.
+            ours: The absolute figure of trainvitals.
+            peer: The absolute figure of the peer.
+            note: A remark for the reader of the report.
         """
         middle = value.middle if isinstance(value, Spread) else value
         self._goals[goal] = {
@@ -92,19 +92,19 @@ class Figures:
         print(f"  {goal:4} {self._goals[goal]['shown']:24} ours {ours}; peer {peer}; {note}")
 
     def tell(self, key: str, value: object) -> None:
-        """Enter something else worth knowing."""
+        """Record and print an additional detail."""
         self._details[key] = value
         print(f"       {key}: {value}")
 
     def write(self) -> None:
-        """Leave the file for the report."""
+        """Write the results to the file that the report reads."""
         RESULTS.mkdir(exist_ok=True)
         document = {**self._document, "goals": self._goals, "details": self._details}
         (RESULTS / f"{self.name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 def is_quick(name: str) -> bool:
-    """Read the one option that benchmarks have, and say which of them begins."""
+    """Print the benchmark's name and return whether the option `--quick` was passed."""
     unknown = [word for word in sys.argv[1:] if word != "--quick"]
     if unknown:
         sys.exit(f"{name}: unknown option {unknown[0]}; there is --quick")

@@ -1,14 +1,14 @@
-"""What watching costs a real training loop on the CPU: Lightning's, and one of one's own.
+"""The overhead of trainvitals in training loops on the CPU, with Lightning and without a framework.
 
-Run by `training_bench` in a process of its own. Leaves JSON in `answer.json`: for each loop and each
-variant the seconds of a step, one number a block of steps.
+Run by `training_bench` in a separate process. Writes JSON to `answer.json`: the seconds per step
+for each loop and variant, one number per block of steps.
 
-The variants take turns block by block within one fit, in random order. Seconds are those of the
-training thread on a CPU, so that what others do on the machine counts less; nothing that is compared
-waits for anything. Of a block the ordinary steps count by their median and the one on which the
-callback looks at the resources as what it is: `(9 ordinary steps + 1 with a look) / 10`, in the same
-way for each variant. The bare variant is a callback of Lightning's that does nothing: it tells what
-Lightning's calls of the hooks cost.
+The variants alternate block by block within one fit, in random order. The seconds are CPU seconds
+of the training thread, so that other processes of the machine have less influence; no compared code
+waits. The mean of a block is `(9 ordinary steps + 1 with a read) / 10` for each variant: the
+ordinary steps count by their median, and the step in which the callback reads the resources as
+measured. The variant `bare` is a Lightning callback that does nothing and shows how long
+Lightning's calls of the hooks take.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Batches(IterableDataset[Batch]):
-    """The same batch so many times."""
+    """A data set that repeats the same batch."""
 
     def __init__(self, batch: Batch, count: int) -> None:
         self._batch = batch
@@ -47,7 +47,7 @@ class Batches(IterableDataset[Batch]):
 
 
 class Model(LightningModule):
-    """A perceptron."""
+    """A small perceptron."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,19 +60,19 @@ class Model(LightningModule):
         )
 
     def training_step(self, batch: Batch) -> Tensor:
-        """Return the loss."""
+        """Return the loss of a batch."""
         inputs, targets = batch
         return nn.functional.mse_loss(self.layers(inputs), targets)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the usual one."""
+        """Return an Adam optimizer."""
         return torch.optim.Adam(self.parameters(), lr=1e-4)
 
 
 class Turns(Callback):
-    """Has callbacks take turns in a fit, and times the steps.
+    """A callback that switches between variants during a fit and times the steps.
 
-    It stands last, so that a step ends when everybody's hooks at its end are done.
+    It is the last callback, so that a step ends after the hooks of all other callbacks.
 
     Args:
         variants: The callbacks of each variant.
@@ -85,7 +85,7 @@ class Turns(Callback):
         self._ended_at = 0.0
 
     def on_train_batch_end(self, trainer: Trainer, *_: object, **__: object) -> None:
-        """Note the seconds of a step, and begin the next block when this one is full."""
+        """Record the duration of a step, and begin the next block when the current one is full."""
         now = time.thread_time()
         if self.blocks:
             self.blocks[-1][1].append(now - self._ended_at)
@@ -102,12 +102,12 @@ class Turns(Callback):
 
 
 def make_batch(size: int) -> Batch:
-    """Make a batch of noise."""
+    """Return a batch of random numbers."""
     return torch.randn(size, WIDTH), torch.randn(size, 1)
 
 
 def choose_size() -> int:
-    """Find the size of a batch whose step takes about five milliseconds."""
+    """Return a batch size for which one step takes about five milliseconds."""
     model, size = Model(), 64
     optimizer = model.configure_optimizers()
     while True:
@@ -124,7 +124,7 @@ def choose_size() -> int:
 
 
 def step(model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
-    """Take one step without any framework."""
+    """Run one training step without a framework."""
     optimizer.zero_grad()
     loss = model.training_step(batch)
     loss.backward()
@@ -135,7 +135,7 @@ def step(model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
 def step_watched(
     model: Model, optimizer: torch.optim.Optimizer, batch: Batch, monitor: TrainingMonitor
 ) -> None:
-    """Take one step as the documentation shows it."""
+    """Run one training step with the calls of `TrainingMonitor` that the documentation shows."""
     monitor.mark("forward")
     optimizer.zero_grad()
     loss = model.training_step(batch)
@@ -147,7 +147,7 @@ def step_watched(
 
 
 def fit(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float]]]:
-    """Train with Lightning; give the blocks."""
+    """Train with Lightning and return the step durations of each block."""
     with TrainingMonitor("fit", rank=0, run_dir=run_dir) as monitor:
         options = {"log_interval": BLOCK, "timeseries_path": str(run_dir / "csv")}
         enabled = ResourceMonitorCallback(monitor=monitor, **options)
@@ -177,7 +177,7 @@ def fit(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float]
 
 
 def loop(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float]]]:
-    """Train without a framework; give the blocks."""
+    """Train without a framework and return the step durations of each block."""
     model = Model()
     optimizer = model.configure_optimizers()
     blocks = []
@@ -199,9 +199,9 @@ def loop(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float
 
 
 def sum_up(blocks: list[tuple[str, list[float]]], variants: int) -> dict[str, list[float]]:
-    """Return the seconds of a step of each variant, one number a round; the first two are left out.
+    """Return the mean seconds per step of each variant and round, without the first two rounds.
 
-    The callback looks at the resources on the first step of its block.
+    The callback reads the resources on the first step of its block.
     """
     rounds: dict[str, list[float]] = {}
     whole = [(name, seconds) for name, seconds in blocks if len(seconds) == BLOCK]
@@ -212,7 +212,7 @@ def sum_up(blocks: list[tuple[str, list[float]]], variants: int) -> dict[str, li
 
 
 def main() -> None:
-    """Train both ways."""
+    """Train in both ways and write the answer."""
     run_dir, rounds = Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     random.seed(1)

@@ -1,11 +1,11 @@
-"""A lower bound and not a product: about the least Python that serves host and GPU metrics.
+"""A lower bound for comparison: about the least Python code that serves host and GPU metrics.
 
     python -m bench.floor PORT
 
-Raw reads of `/proc`, NVML through functions that are bound once, one template for the page, one
-loop for the sockets. What a real exporter must do is done in its cheapest form: a lasting worker
-and a deadline for each of the two parts. What it leaves out: names with meaning, units, errors of
-single calls, bounds, healing, every limit on clients.
+It uses raw reads of `/proc`, NVML functions that are bound once, one template for the page and one
+loop for the sockets. The indispensable parts of a real exporter exist in their cheapest form: a
+persistent worker and a deadline for each of the two sources. It lacks meaningful names, units,
+handling of failed calls, bounds, recovery, and every limit on clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 DEADLINE_SECONDS = 2.0
 
-Reading = tuple[object, list[object]]  # what decides the names, and a value for each name
+Reading = tuple[object, list[object]]  # the key of the template, and a value for each name
 
 _CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _PROC_FILES = ("stat", "meminfo", "diskstats", "net/dev", "loadavg", "vmstat")
@@ -52,7 +52,7 @@ _GPU_CALLS = (
 
 
 class Host:
-    """The host, from a few files that stay open."""
+    """The host metrics, read from a few files that stay open."""
 
     def __init__(self) -> None:
         self._files = [os.open(f"/proc/{name}", os.O_RDONLY) for name in _PROC_FILES]
@@ -62,7 +62,7 @@ class Host:
         return [os.pread(file, 1 << 16, 0).decode() for file in self._files]
 
     def read(self) -> Reading:
-        """Read it."""
+        """Read all host metrics."""
         stat, meminfo, diskstats, net, loadavg, vmstat = self._read()
         shape: list[object] = []
         values: list[object] = []
@@ -86,7 +86,7 @@ class Host:
         return tuple(shape), values
 
     def name(self) -> list[str]:
-        """Name what is read, in the same order."""
+        """Return the sample names of the values in the order of `read`."""
         stat, meminfo, diskstats, net, _, vmstat = self._read()
         cpus = [line[3 : line.index(" ")] for line in stat.splitlines() if line[:3] == "cpu"]
         disks = [line.split()[2] for line in diskstats.splitlines()]
@@ -112,7 +112,7 @@ class Host:
 
 
 class Gpus:
-    """The GPUs, by calls whose arguments and results are bound once."""
+    """The GPU metrics, read by calls whose arguments and results are bound once."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL("libnvidia-ml.so.1")
@@ -141,7 +141,7 @@ class Gpus:
             self._names += [f"{name}_{member}{labels}" for member in range(members)]
 
     def read(self) -> Reading:
-        """Read them."""
+        """Read the metrics of all GPUs."""
         values: list[object] = []
         for (function, arguments), result in zip(self._calls, self._results, strict=True):
             function(*arguments)
@@ -152,12 +152,12 @@ class Gpus:
         return None, values
 
     def name(self) -> list[str]:
-        """Name what is read, in the same order."""
+        """Return the sample names of the values in the order of `read`."""
         return self._names
 
 
 class Part:
-    """One of the two, with the worker that reads it and the template of its text."""
+    """The host or the GPUs, with the worker that reads this source and the template of its text."""
 
     def __init__(self, source: Host | Gpus) -> None:
         self._source = source
@@ -168,7 +168,7 @@ class Part:
         threading.Thread(target=self._work, daemon=True).start()
 
     def begin(self) -> SimpleQueue[Reading] | None:
-        """Have it read; None while it still hangs from an earlier time."""
+        """Request a reading from the worker; return None if an earlier reading has not ended."""
         if self._hangs:
             return None
         self._hangs = True
@@ -177,7 +177,7 @@ class Part:
         return box
 
     def write(self, reading: Reading) -> str:
-        """Write its part of the page."""
+        """Return the text of a reading for the page."""
         shape, values = reading
         if shape != self._shape:
             self._shape, self._template = shape, self._make_template()
@@ -202,7 +202,7 @@ class Part:
 
 
 def write_page(parts: list[Part]) -> bytes:
-    """Read all parts and write what came in time."""
+    """Read all parts and return the page with those that met the deadline."""
     until = time.monotonic() + DEADLINE_SECONDS
     boxes = [(part, part.begin()) for part in parts]
     page = []
@@ -214,7 +214,7 @@ def write_page(parts: list[Part]) -> bytes:
 
 
 def answer(request: bytes, parts: list[Part]) -> bytes:
-    """Answer a request, compressed if it may be."""
+    """Return the HTTP response to a request, compressed if the client accepts gzip."""
     page = write_page(parts)
     encoding = b""
     if b"gzip" in request:
@@ -226,7 +226,7 @@ def answer(request: bytes, parts: list[Part]) -> bytes:
 
 
 def serve(port: int) -> None:
-    """Serve for ever."""
+    """Serve requests for ever."""
     parts = [Part(Host()), Part(Gpus())]
     selector = selectors.DefaultSelector()
     listener = socket.create_server(("127.0.0.1", port), backlog=1024)

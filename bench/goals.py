@@ -1,4 +1,4 @@
-"""What the exporter should reach; every figure is better when it is lower."""
+"""The performance goals of the exporter; a lower figure is always better."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Goal(NamedTuple):
-    """One figure and its bars.
+    """A figure and its limits.
 
     Attributes:
-        figure: What is compared.
-        goal: The bar; None where there is none.
-        moonshot: The bar we would like; None where there is none.
+        figure: A description of the compared figure.
+        goal: The limit that should be met, or None.
+        moonshot: The more ambitious limit, or None.
     """
 
     figure: str

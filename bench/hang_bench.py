@@ -1,4 +1,4 @@
-"""A driver call of one GPU that never returns (goal 9)."""
+"""A driver call for one GPU that never returns (goal 9)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SCRAPES_TO_HEAL = 40
 
 
 class Round:
-    """A hang from its beginning to its end."""
+    """One hang: the scrapes before, during and after it."""
 
     def __init__(self, subject: Subject, machine: FakeMachine) -> None:
         client = subject.client()
@@ -47,7 +47,7 @@ class Round:
 
 
 def scrape(client: Client, count: int) -> tuple[Answer, list[float]]:
-    """Scrape so often; give the last page and all times."""
+    """Scrape several times; return the last page and all durations."""
     answers = []
     for _ in range(count):
         answers.append(client.get())
@@ -56,7 +56,7 @@ def scrape(client: Client, count: int) -> tuple[Answer, list[float]]:
 
 
 def without_gpu(page: Answer) -> set[str]:
-    """Return the samples that are not the hung GPU's."""
+    """Return the samples that do not belong to the hung GPU."""
     mine = f'device="{GPU}"'
     return {
         sample
@@ -66,13 +66,13 @@ def without_gpu(page: Answer) -> set[str]:
 
 
 def success_of(page: Answer) -> float:
-    """Return what the page says of the accelerator collector's success."""
+    """Return the page's value of `trainvitals_collector_success` for the accelerator collector."""
     line = 'trainvitals_collector_success{collector="accelerator"} '
     return float(page.text.partition(line)[2].split()[0])
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("hang")
     figures = Figures("hang", quick=quick)
     with fake_machine() as machine, our_exporter(machine) as subject:

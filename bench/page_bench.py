@@ -1,4 +1,4 @@
-"""What the live page costs, for nobody, for one viewer and for fifty (goal 26)."""
+"""The CPU use of the live page without viewers, with one and with fifty (goal 26)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ONE_CALL_A_READING = "nvmlDeviceGetPowerUsage"
 
 
 class Cost(NamedTuple):
-    """What some viewers cost.
+    """The resources used for a number of viewers.
 
     Attributes:
-        share: Of one core, in percent.
-        collections: A second.
-        answers: A second, all viewers together.
-        kilobytes: Of one answer, as it came over the wire.
+        share: The CPU use in percent of one core.
+        collections: Collections per second.
+        answers: Answers per second to all viewers together.
+        kilobytes: The size of one answer as received.
     """
 
     share: float
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 class Viewers:
-    """Browsers that look at the page: each asks for it once a second, at a moment of its own."""
+    """Clients that request the live page once a second like browsers, at different moments."""
 
     def __init__(self, subject: Subject, count: int) -> None:
         self._ended = threading.Event()
@@ -69,7 +69,7 @@ class Viewers:
 
 
 def measure(subject: Subject, machine: FakeMachine, count: int, seconds: float) -> Cost:
-    """Measure what so many viewers cost over so many seconds."""
+    """Measure the resources used for the given number of viewers over the given time."""
     with Viewers(subject, count) as viewers:
         time.sleep(SETTLE_SECONDS)
         before = subject.tree.cpu_seconds(), machine.calls(ONE_CALL_A_READING), sum(viewers.answers)
@@ -85,7 +85,7 @@ def measure(subject: Subject, machine: FakeMachine, count: int, seconds: float) 
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("page")
     seconds = QUICK_SECONDS if quick else SECONDS
     figures = Figures("page", quick=quick)

@@ -1,4 +1,4 @@
-"""What a delivered sample costs at Prometheus' usual pace, beside an exporter that polls (goal 3)."""
+"""CPU time per sample with a scrape every 15 s, compared with a polling exporter (goal 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUICK_ROUNDS = 2
 
 
 def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
-    """Return each one's CPU seconds per delivered sample, round by round."""
+    """Return the CPU seconds per delivered sample of each exporter, one number per round."""
     clients = [subject.client(keep_alive=True) for subject in subjects]
     cpu: dict[str, list[float]] = {subject.name: [] for subject in subjects}
     for client in clients:
@@ -31,7 +31,7 @@ def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("polling")
     figures = Figures("polling", quick=quick)
     with ExitStack() as stack:

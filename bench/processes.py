@@ -1,4 +1,4 @@
-"""What a process and its descendants cost, from `/proc` and the kernel's own clocks."""
+"""Resource use of a process and its descendants, from `/proc` and the kernel's CPU clocks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-_CPU_CLOCK = 2  # CPUCLOCK_SCHED: nanoseconds, threads that ended included
+_CPU_CLOCK = 2  # CPUCLOCK_SCHED: nanoseconds, including threads that have ended
 _PROC = Path("/proc")
 
 
 class Memory(NamedTuple):
-    """Memory of some processes, in MiB.
+    """Memory of several processes, in MiB.
 
     Attributes:
-        rss: Resident, added up; pages that they share count for each.
-        pss: Proportional: a page counts in parts for all that map it, strangers included.
-        once: Resident, each page once: what they would take if nobody else mapped the same files.
-        main: Resident, of the first process alone.
+        rss: The sum of their resident memory; a shared page counts once for each process.
+        pss: Proportional: each page is divided among all processes that map it, in the tree or not.
+        once: Resident, each page once: the memory used if no other program mapped the same files.
+        main: Resident memory of the first process alone.
     """
 
     rss: float
@@ -28,17 +28,17 @@ class Memory(NamedTuple):
 
 
 class Tree:
-    """A process and its descendants, as they are at each question.
+    """A process and its descendants, determined again at each call.
 
     Args:
-        pid: The first of them.
+        pid: The root process.
     """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
     def pids(self) -> list[int]:
-        """All that live now."""
+        """Return the ids of all living processes of the tree."""
         children: dict[int, list[int]] = {}
         for entry in _PROC.iterdir():
             if entry.name.isdigit():
@@ -51,7 +51,7 @@ class Tree:
         return found
 
     def cpu_seconds(self) -> float:
-        """CPU time used so far."""
+        """Return the CPU time used so far."""
         total = 0.0
         for pid in self.pids():
             with suppress(OSError):
@@ -59,7 +59,7 @@ class Tree:
         return total
 
     def switches(self) -> int:
-        """How often its threads were switched to since they began, of their own will or not."""
+        """Return the number of voluntary and involuntary context switches of all threads so far."""
         total = 0
         for pid in self.pids():
             with suppress(OSError):
@@ -70,11 +70,11 @@ class Tree:
         return total
 
     def threads(self) -> int:
-        """How many threads it has."""
+        """Return the number of threads."""
         return sum(len(list((_PROC / str(pid) / "task").iterdir())) for pid in self.pids())
 
     def memory(self) -> Memory:
-        """How much memory it takes."""
+        """Return the memory used at present."""
         rss = pss = anonymous = main = 0
         files: dict[str, int] = {}
         for pid in self.pids():
@@ -93,7 +93,7 @@ class Tree:
 
 
 def _read_mappings(pid: int) -> list[tuple[str, dict[str, int]]]:
-    """Return each mapping's file (empty for none) and its sizes in KiB."""
+    """Return the file of each mapping (empty if it has none) and its sizes in KiB."""
     mappings: list[tuple[str, dict[str, int]]] = []
     for line in (_PROC / str(pid) / "smaps").read_text().splitlines():
         words = line.split(None, 5)

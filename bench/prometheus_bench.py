@@ -1,4 +1,4 @@
-"""What a real Prometheus sees: its own `scrape_duration_seconds` (goal 21)."""
+"""Scrape durations as recorded by a real Prometheus in `scrape_duration_seconds` (goal 21)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUICK_SECONDS = 30
 
 @contextmanager
 def prometheus(targets: Sequence[Subject]) -> Iterator[Subject]:
-    """Start a Prometheus that scrapes these."""
+    """Start a Prometheus that scrapes the given exporters."""
     port = find_port()
     jobs = [
         {"job_name": target.name, "static_configs": [{"targets": [f"{HOST}:{target.port}"]}]}
@@ -52,13 +52,13 @@ def prometheus(targets: Sequence[Subject]) -> Iterator[Subject]:
 
 
 def query(port: int, expression: str) -> dict[str, float]:
-    """Return the value of each job."""
+    """Return the value of an expression for each job."""
     found = Prometheus(f"http://{HOST}:{port}").query(expression)
     return {series.labels["job"]: series.last for series in found}
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("prometheus")
     seconds = QUICK_SECONDS if quick else SECONDS
     figures = Figures("prometheus", quick=quick)
@@ -74,7 +74,7 @@ def main() -> None:
             )
         ]
         server = stack.enter_context(prometheus(subjects))
-        time.sleep(3 * INTERVAL_SECONDS)  # the first scrapes meet what starts
+        time.sleep(3 * INTERVAL_SECONDS)  # excludes the first scrapes, during which processes start
         time.sleep(seconds)
         window = f"scrape_duration_seconds[{seconds}s]"
         p50 = query(server.port, f"quantile_over_time(0.5, {window})")

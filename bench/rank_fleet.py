@@ -1,7 +1,7 @@
-"""Many ranks of one run on one machine, without the training: each is a process with a run file.
+"""Many ranks of one run on one machine without training: each is a process with a run file.
 
-Run by `training_bench` as `python -m bench.rank_fleet DIRECTORY COUNT`; the ranks step ten times a
-second until standard input ends.
+Run by `training_bench` as `python -m bench.rank_fleet DIRECTORY COUNT`. The ranks perform ten steps
+a second until standard input ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.1
 
 
 def train(directory: Path, rank: int, world_size: int) -> None:
-    """Be one rank until the parent is gone."""
+    """Act as one rank until the parent process ends."""
     parent = os.getppid()
     monitor = TrainingMonitor("bench", rank=rank, world_size=world_size, run_dir=directory)
     monitor.start_epoch()
@@ -31,7 +31,7 @@ def train(directory: Path, rank: int, world_size: int) -> None:
 
 
 def main() -> None:
-    """Start the ranks, wait, and end them."""
+    """Start the ranks, wait for the end of standard input, and kill the ranks."""
     directory, count = Path(sys.argv[1]), int(sys.argv[2])
     ranks = []
     for rank in range(count):

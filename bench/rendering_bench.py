@@ -1,4 +1,4 @@
-"""Readings to text: our writer and prometheus_client's, the same samples in one process (goal 5)."""
+"""Rendering of the same samples by trainvitals and by prometheus_client in one process (goal 5)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ QUICK_SNAPSHOTS = 15
 
 
 class Fixed(Collector):
-    """Return families that were made before."""
+    """A collector that returns families created in advance."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Return them."""
+        """Return the families."""
         return iter(self._families)
 
 
 def collect(count: int) -> list[tuple[Block, ...]]:
-    """Read the fake machine so many times, each time anew."""
+    """Return several readings of the fake machine, without reuse."""
     with fake_machine() as fake:
         fake.attach()
         machine = Machine()
@@ -48,7 +48,7 @@ def collect(count: int) -> list[tuple[Block, ...]]:
 
 
 def change_values(pages: Sequence[tuple[Block, ...]]) -> list[tuple[Block, ...]]:
-    """Return the same pages with values that were never there before: the writer's worst case."""
+    """Return the same pages with entirely new values, which is the worst case of the writer."""
     numbers = random.Random(5)
     return [
         tuple(
@@ -60,7 +60,7 @@ def change_values(pages: Sequence[tuple[Block, ...]]) -> list[tuple[Block, ...]]
 
 
 def time_both(pages: Sequence[tuple[Block, ...]]) -> tuple[list[float], list[float]]:
-    """Write each page in both ways and give the seconds.
+    """Render each page in both ways and return the seconds.
 
     Raises:
         AssertionError: The two texts differ.
@@ -84,7 +84,7 @@ def time_both(pages: Sequence[tuple[Block, ...]]) -> tuple[list[float], list[flo
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("rendering")
     figures = Figures("rendering", quick=quick)
     pages = collect(QUICK_SNAPSHOTS if quick else SNAPSHOTS)

@@ -1,4 +1,4 @@
-"""Writes RESULTS.md from what the benchmarks left behind."""
+"""Writes RESULTS.md from the result files of the benchmarks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ The accelerators are fake: a driver call takes no time unless the row says so, s
 
 
 def main() -> None:
-    """Write the report."""
+    """Write RESULTS.md."""
     results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     lines = [_HEAD, *describe_machine(results), *list_goals(results), *list_details(results)]
     REPORT.write_text("\n".join(lines) + "\n")
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def describe_machine(results: dict[str, Any]) -> list[str]:
-    """Name what it was measured on, with which versions, and when."""
+    """Return lines that name the machine, the versions and the time of the measurements."""
     model = first_word("/proc/cpuinfo", "model name")
     memory = int(first_word("/proc/meminfo", "MemTotal").split()[0]) / 2**20
     packages = ", ".join(f"{name} {version(name)}" for name in _PYTHON_PACKAGES)
@@ -52,7 +52,7 @@ def describe_machine(results: dict[str, Any]) -> list[str]:
 
 
 def first_word(path: str, key: str) -> str:
-    """Return what stands behind a key in a file of `/proc`."""
+    """Return the value of a key in a file such as `/proc/cpuinfo`."""
     for line in Path(path).read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:
@@ -61,7 +61,7 @@ def first_word(path: str, key: str) -> str:
 
 
 def program_version(name: str) -> str:
-    """Return a Prometheus program's name and version."""
+    """Return the name and version of a Prometheus program."""
     done = subprocess.run(
         [find_program(name), "--version"], capture_output=True, text=True, check=False
     )
@@ -70,7 +70,7 @@ def program_version(name: str) -> str:
 
 
 def list_goals(results: dict[str, Any]) -> list[str]:
-    """Return a line for each goal."""
+    """Return a table row for each goal, and the notes."""
     lines = [
         "| # | figure | peer | ours | measured | goal | moonshot | met |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -104,12 +104,12 @@ def list_goals(results: dict[str, Any]) -> list[str]:
 
 
 def bar(value: float | None) -> str:
-    """Show a bar."""
+    """Return the text of a goal's limit."""
     return "" if value is None else f"{value:g}"
 
 
 def judge(value: float, goal: float | None, moonshot: float | None) -> str:
-    """Return which bar was met."""
+    """Return which limit the value meets."""
     if moonshot is not None and value <= moonshot:
         return "moonshot"
     if goal is not None and value <= goal:
@@ -118,7 +118,7 @@ def judge(value: float, goal: float | None, moonshot: float | None) -> str:
 
 
 def list_details(results: dict[str, Any]) -> list[str]:
-    """Return what else was measured."""
+    """Return the additional details of all benchmarks."""
     lines = ["## Side by side", ""]
     exporters = {
         name: one

@@ -1,4 +1,4 @@
-"""What the exporter does when nobody asks (goal 7)."""
+"""CPU time and wake-ups of the exporter while no client sends requests (goal 7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTLE_SECONDS = 3.0
 
 
 def measure(subjects: list[Subject], seconds: float) -> dict[str, tuple[float, float]]:
-    """Return each one's CPU ms/s and wake-ups/s."""
+    """Return the CPU milliseconds and the wake-ups per second of each exporter."""
 
     def look() -> list[tuple[float, int]]:
         return [(subject.tree.cpu_seconds(), subject.tree.switches()) for subject in subjects]
@@ -29,7 +29,7 @@ def measure(subjects: list[Subject], seconds: float) -> dict[str, tuple[float, f
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("rest")
     seconds = QUICK_SECONDS if quick else SECONDS
     figures = Figures("rest", quick=quick)

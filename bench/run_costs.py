@@ -1,11 +1,11 @@
-"""What the observation below `trainvitals run` costs a plain training loop on the CPU.
+"""The overhead of the observation by `trainvitals run` in a plain training loop on the CPU.
 
-Run by `training_bench` in a process of its own. Leaves JSON in `observed.json`: for each variant the
-seconds of a step, one number a block of steps.
+Run by `training_bench` in a separate process. Writes JSON to `observed.json`: the seconds per step
+for each variant, one number per block of steps.
 
-The variants take turns block by block within one process, in random order: for the bare one, every
-function of PyTorch is put back and every hook taken out. The bare loop is thus as it is without
-`trainvitals run`. Seconds are those of the training thread, as in `fit_costs`.
+The variants alternate block by block within one process, in random order. For the variant `bare`,
+every function of PyTorch is restored and every hook removed, so that the loop runs as without
+`trainvitals run`. The seconds are CPU seconds of the training thread, as in `fit_costs`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOOKS = (
 
 
 def save_state() -> Callable[[], None]:
-    """Return a function that restores the functions and hooks that PyTorch has now."""
+    """Return a function that restores the current functions and hooks of PyTorch."""
     functions = [(owner, name, getattr(owner, name)) for owner, name in PLACES]
     hooks = [(each, dict(each)) for each in HOOKS]
 
@@ -56,7 +56,7 @@ def save_state() -> Callable[[], None]:
 
 
 def loop(rounds: int, batch: Batch) -> list[tuple[str, list[float]]]:
-    """Train with and without the observation in turn; return the blocks."""
+    """Train with and without the observation in turn; return the step durations of each block."""
     bare = save_state()
     autolog = Autolog(torch)
     autolog.install()
@@ -82,7 +82,7 @@ def loop(rounds: int, batch: Batch) -> list[tuple[str, list[float]]]:
 
 
 def main() -> None:
-    """Train both ways."""
+    """Train in both ways and write the answer."""
     run_dir, rounds = Path(sys.argv[1]), int(sys.argv[2])
     os.environ["TRAINVITALS_RUN_DIR"] = str(run_dir)
     torch.set_num_threads(1)

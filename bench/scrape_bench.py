@@ -1,8 +1,8 @@
-"""One scrape: its time, CPU, size and memory, side by side with the peers (goals 1, 2, 4, 6, 18, 19).
+"""Time, CPU, size and memory of a scrape, compared with other exporters (goals 1, 2, 4, 6, 18, 19).
 
-All exporters run at once and are scraped in turn, each time in the opposite order, so that what
-else the machine does meets all of them. A finished reading of ours serves for 0.2 s; rounds are
-further apart than that.
+All exporters run at the same time and are scraped in turn, with the order reversed each time, so
+that other load on the machine affects them equally. trainvitals reuses a reading for 0.2 s; the
+rounds are further apart.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bench.subjects import (
 
 ROUNDS = 1000
 QUICK_ROUNDS = 60
-CPU_ROUNDS = 10  # CPU is compared over so many rounds at a time
+CPU_ROUNDS = 10  # the rounds over which each CPU time is measured
 BACK_TO_BACK = 200
 
 
 class Measured:
-    """What one exporter's scrapes took."""
+    """The measurements of one exporter."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -42,18 +42,18 @@ class Measured:
         self._cpu_before = subject.tree.cpu_seconds()
 
     def scrape(self) -> None:
-        """Scrape once."""
+        """Scrape once and record the duration."""
         self.seconds.append(self.client.get().seconds)
 
     def read_cpu(self) -> None:
-        """Note the CPU time since the last time."""
+        """Record the CPU time per scrape since the previous call."""
         now = self.subject.tree.cpu_seconds()
         self.cpu_seconds.append((now - self._cpu_before) / CPU_ROUNDS)
         self._cpu_before = now
 
 
 def measure(subjects: list[Subject], rounds: int) -> dict[str, Measured]:
-    """Scrape all in turn."""
+    """Scrape all exporters in turn and return the measurements by name."""
     measured = [Measured(subject) for subject in subjects]
     for count in range(1, rounds + 1):
         for one in measured if count % 2 else reversed(measured):
@@ -66,7 +66,7 @@ def measure(subjects: list[Subject], rounds: int) -> dict[str, Measured]:
 
 
 def measure_back_to_back(subjects: list[Subject]) -> dict[str, float]:
-    """Scrape in turn without a pause: ours then answers most scrapes from one reading."""
+    """Scrape without pauses, so that trainvitals answers most scrapes from one reading."""
     clients = {subject.name: subject.client(keep_alive=True) for subject in subjects}
     seconds: dict[str, list[float]] = {name: [] for name in clients}
     for _ in range(BACK_TO_BACK):
@@ -76,7 +76,7 @@ def measure_back_to_back(subjects: list[Subject]) -> dict[str, float]:
 
 
 def enter(figures: Figures, by_name: dict[str, Measured]) -> None:
-    """Compare."""
+    """Record the comparisons of time, CPU, size and series."""
     ours, node = by_name["trainvitals"], by_name["node_exporter"]
     bound, polling = by_name["floor"], by_name["nvitop-exporter"]
     figures.reach(
@@ -108,7 +108,7 @@ def enter(figures: Figures, by_name: dict[str, Measured]) -> None:
 
 
 def enter_memory(figures: Figures, by_name: dict[str, Measured], secure: Measured) -> None:
-    """Compare memory."""
+    """Record the comparisons of memory."""
     node = by_name["node_exporter"].subject.tree.memory()
     for goal, one in (("6a", by_name["trainvitals"]), ("6b", secure)):
         memory = one.subject.tree.memory()
@@ -123,24 +123,24 @@ def enter_memory(figures: Figures, by_name: dict[str, Measured], secure: Measure
 
 
 def per_sample(ours: Measured, peer: Measured) -> Spread:
-    """Compare CPU per sample."""
+    """Return the spread of the ratios of CPU time per sample."""
     scale = peer.series / ours.series
     pairs = zip(ours.cpu_seconds, peer.cpu_seconds, strict=True)
     return spread([mine / theirs * scale for mine, theirs in pairs])
 
 
 def milliseconds(one: Measured) -> str:
-    """Show the scrape time."""
+    """Return the text of the median scrape time."""
     return f"{percentile(one.seconds, 0.5) * 1e3:.2f} ms"
 
 
 def microseconds(one: Measured) -> str:
-    """Show the CPU time per sample."""
+    """Return the text of the median CPU time per sample."""
     return f"{percentile(one.cpu_seconds, 0.5) / one.series * 1e6:.2f} us"
 
 
 def describe(one: Measured) -> dict[str, object]:
-    """Return one exporter's line in the table."""
+    """Return the row of an exporter in the table of details."""
     memory = one.subject.tree.memory()
     return {
         "series": one.series,
@@ -156,7 +156,7 @@ def describe(one: Measured) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("scrape")
     figures = Figures("scrape", quick=quick)
     with ExitStack() as stack:

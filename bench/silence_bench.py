@@ -1,4 +1,4 @@
-"""Five hundred clients that connect and say nothing more, in the clear and with TLS (goal 10)."""
+"""Five hundred connections without a complete request, with and without TLS (goal 10)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.fakes.machine import FakeMachine
 CONNECTIONS = 500
 ROUNDS = 5
 QUICK_ROUNDS = 2
-SCRAPES = 14  # as many as fit in before the first are closed
+SCRAPES = 14  # the largest number that ends before the first connections are closed
 PATIENCE_SECONDS = 15.0
 SLOW_CALL_MICROSECONDS = 3000
 HALF_A_HEAD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 
 class Flood:
-    """One flood of silent connections.
+    """One flood of idle connections.
 
     Args:
-        subject: Who is flooded.
-        client: Whose scrapes are timed.
-        rss_before: Its memory before the first flood, in MiB.
+        subject: The exporter that receives the connections.
+        client: The client whose scrapes are timed.
+        rss_before: The exporter's memory before the first flood, in MiB.
     """
 
     def __init__(self, subject: Subject, client: Client, rss_before: float) -> None:
@@ -44,14 +44,14 @@ class Flood:
 
 
 def scrape(client: Client) -> float:
-    """Scrape once and wait."""
+    """Scrape once, wait, and return the duration of the scrape."""
     seconds = client.get().seconds
     time.sleep(GAP_SECONDS)
     return seconds
 
 
 def connect(subject: Subject) -> socket.socket:
-    """Connect, and begin a request unless there is a handshake to be silent in."""
+    """Open a connection; without TLS, send half of a request head."""
     silent = socket.create_connection((HOST, subject.port))
     if not subject.tls:
         silent.sendall(HALF_A_HEAD)
@@ -60,7 +60,7 @@ def connect(subject: Subject) -> socket.socket:
 
 
 def wait_until_closed(connections: list[socket.socket], opened_at: float) -> float:
-    """Return the seconds from the opening until the other side has closed them all."""
+    """Return the seconds from the opening until the exporter has closed all connections."""
     left = connections
     while left and time.monotonic() < opened_at + PATIENCE_SECONDS:
         left = [connection for connection in left if is_open(connection)]
@@ -72,7 +72,7 @@ def wait_until_closed(connections: list[socket.socket], opened_at: float) -> flo
 
 
 def is_open(connection: socket.socket) -> bool:
-    """Return whether the other side has not closed it; what it sent before that is thrown away."""
+    """Return whether the exporter has not closed the connection; received bytes are discarded."""
     try:
         while connection.recv(1 << 16):
             pass
@@ -84,7 +84,7 @@ def is_open(connection: socket.socket) -> bool:
 
 
 def warm_up(client: Client, machine: FakeMachine) -> None:
-    """Scrape, also with a slow driver, so that all the workers are there that ever will be."""
+    """Scrape with a slow and a fast driver, so that all workers have been started."""
     machine.delay(SLOW_CALL_MICROSECONDS)
     for _ in range(3):
         scrape(client)
@@ -96,7 +96,7 @@ def warm_up(client: Client, machine: FakeMachine) -> None:
 def enter(
     figures: Figures, subject: Subject, machine: FakeMachine, goals: str, rounds: int
 ) -> None:
-    """Flood and enter what came of it under four goals."""
+    """Flood the exporter several times and record the results for four goals."""
     client = subject.client()
     warm_up(client, machine)
     before = subject.tree.memory().rss
@@ -109,7 +109,7 @@ def enter(
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("silence")
     figures = Figures("silence", quick=quick)
     rounds = QUICK_ROUNDS if quick else ROUNDS

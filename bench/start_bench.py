@@ -1,4 +1,4 @@
-"""From exec to the first full page, and from SIGTERM to the end (goal 8)."""
+"""The time from exec to the first complete page, and from SIGTERM to the exit (goal 8)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ GPUS = 8
 def start_once(
     command: Sequence[str], port: int, wanted: str, machine: FakeMachine | None
 ) -> tuple[float, float, float]:
-    """Return the seconds to the first page, those to the end, and the CPU seconds to the first page.
+    """Return the seconds to the first page and to the exit, and the CPU seconds to the first page.
 
     Raises:
-        AssertionError: The first page lacks something.
+        AssertionError: The first page lacks the wanted samples.
     """
     client = Client(port)
     started_at = time.perf_counter()
@@ -45,13 +45,13 @@ def start_once(
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds that all threads of a process have used. Source: schedstat."""
+    """Return the CPU seconds used by all threads of a process, from their schedstat files."""
     files = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("start")
     figures = Figures("start", quick=quick)
     starts: dict[str, list[float]] = {"ours": [], "node": []}

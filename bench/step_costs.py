@@ -1,8 +1,8 @@
-"""What a training step's record costs, in the process that trains: ours and two others in turn.
+"""The time to record a training step in the training process, compared with two other recorders.
 
-Run by `training_bench` in a process of its own, because prometheus_client decides at its import,
-by PROMETHEUS_MULTIPROC_DIR, whether it writes for several processes. Prints JSON: for each recorder
-the seconds of a step, one number a block of steps.
+Run by `training_bench` in a separate process, because prometheus_client decides at its import,
+by PROMETHEUS_MULTIPROC_DIR, whether it writes for several processes. Prints JSON: the seconds per
+step for each recorder, one number per block of steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from trainvitals import TrainingMonitor
 from trainvitals.runfile import BUCKET_BOUNDS
 
-STEPS = 50  # a block
+STEPS = 50  # in a block
 PHASES = ("forward", "backward", "optimizer")
 NEVER = 1e9
 _CODES = {phase: number for number, phase in enumerate((*PHASES, "data_wait"))}
@@ -29,7 +29,7 @@ VALUES = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0}
 
 
 class Marks:
-    """Times the phases of a step, with as little code as it takes."""
+    """A minimal timer of the phases of a step."""
 
     def __init__(self) -> None:
         self.now = time.monotonic()
@@ -44,17 +44,17 @@ class Marks:
         self.phase, self.now = phase, now
 
     def end_step(self) -> float:
-        """Wait for data; give the seconds of the step."""
+        """Begin to wait for data and return the seconds of the step."""
         self.mark("data_wait")
         seconds, self.began = self.now - self.began, self.now
         return seconds
 
 
 class JSONFile:
-    """Writes the numbers of a step as JSON into a new file that takes the old one's place.
+    """A recorder that writes the numbers of a step as JSON to a new file and renames it.
 
     Args:
-        directory: Where.
+        directory: The directory of the file.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -65,7 +65,7 @@ class JSONFile:
         self._train_seconds = 0.0
 
     def update_batch(self, batch_size: int, sequence_length: int, *, loss: float) -> None:
-        """End a step."""
+        """End a step and write its numbers."""
         seconds = self._marks.end_step()
         self._steps += 1
         self._samples += batch_size
@@ -91,10 +91,10 @@ class JSONFile:
 
 
 class Multiprocess:
-    """Sets the numbers of a step in prometheus_client's files for several processes.
+    """A recorder that sets the numbers of a step with prometheus_client in multiprocess mode.
 
-    They are those that our step record has of each step. The metrics with their labels are looked
-    up once, as a careful user does.
+    The numbers are those that trainvitals records of a step. The labelled metrics are looked up
+    once, not in each step.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Multiprocess:
         self._phase.set(_CODES[phase])
 
     def update_batch(self, batch_size: int, sequence_length: int, *, loss: float) -> None:
-        """End a step."""
+        """End a step and set its numbers."""
         marks = self._marks
         before, since = marks.phase, marks.now
         seconds = marks.end_step()
@@ -145,7 +145,7 @@ class Multiprocess:
 
 
 class Recorder(Protocol):
-    """What a training loop calls."""
+    """The interface that a training loop calls."""
 
     def mark(self, phase: str) -> None:
         """Begin a phase."""
@@ -155,7 +155,7 @@ class Recorder(Protocol):
 
 
 class Nothing:
-    """Records nothing: what the calls cost by themselves."""
+    """A recorder that does nothing and shows how long the calls themselves take."""
 
     def mark(self, phase: str) -> None:
         """Begin a phase."""
@@ -165,7 +165,7 @@ class Nothing:
 
 
 def time_step(recorder: Recorder) -> float:
-    """Return the seconds of one step, the mean of a block."""
+    """Return the mean seconds per step of one block."""
     mark, update_batch = recorder.mark, recorder.update_batch
     started_at = time.perf_counter()
     for _ in range(STEPS):
@@ -177,7 +177,7 @@ def time_step(recorder: Recorder) -> float:
 
 
 def time_call(call: Callable[[], object]) -> float:
-    """Return the seconds of one call, the mean of a block."""
+    """Return the mean seconds per call of one block."""
     started_at = time.perf_counter()
     for _ in range(STEPS):
         call()
@@ -185,7 +185,7 @@ def time_call(call: Callable[[], object]) -> float:
 
 
 def list_subjects(directory: Path) -> Mapping[str, Callable[[], float]]:
-    """Return what is timed: each gives the seconds of one step."""
+    """Return the timed functions by name; each returns the seconds per step or call."""
 
     def start(name: str, publish_seconds: float | None) -> TrainingMonitor:
         monitor = TrainingMonitor(name, rank=0, run_dir=directory, publish_seconds=publish_seconds)
@@ -225,7 +225,7 @@ def list_subjects(directory: Path) -> Mapping[str, Callable[[], float]]:
 
 
 def main() -> None:
-    """Time all in turn; every other round in the opposite order."""
+    """Time all recorders in turn, with the order reversed in every other round."""
     directory, rounds = Path(sys.argv[1]), int(sys.argv[2])
     subjects = list_subjects(directory)
     seconds: dict[str, list[float]] = {name: [] for name in subjects}

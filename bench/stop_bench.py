@@ -17,7 +17,7 @@ HEAD_START_SECONDS = 0.1
 
 
 class Scrape(threading.Thread):
-    """A scrape on its own thread."""
+    """A scrape in a separate thread."""
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Scrape(threading.Thread):
         self.ended_at = 0.0
 
     def run(self) -> None:
-        """Scrape."""
+        """Scrape once and record the answer and the time."""
         try:
             self.answer = self._client.get()
         except OSError as error:
@@ -35,7 +35,7 @@ class Scrape(threading.Thread):
 
 
 def stop_once(machine: FakeMachine) -> tuple[bool, float]:
-    """Return whether the scrape was answered, and the seconds from then to the end."""
+    """Return whether the scrape was answered, and the seconds from the answer to the exit."""
     with our_exporter(machine) as subject:
         scrape = Scrape(subject.client())
         time.sleep(0.3)
@@ -47,7 +47,7 @@ def stop_once(machine: FakeMachine) -> tuple[bool, float]:
 
 
 def stop(subject: Subject, scrape: Scrape) -> tuple[bool, float]:
-    """Send SIGTERM and wait for both ends."""
+    """Send SIGTERM and wait for the ends of the process and of the scrape."""
     subject.process.terminate()
     subject.process.wait(20)
     ended_at = time.perf_counter()
@@ -58,7 +58,7 @@ def stop(subject: Subject, scrape: Scrape) -> tuple[bool, float]:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("stop")
     figures = Figures("stop", quick=quick)
     with fake_machine(delay_microseconds=DELAY_MICROSECONDS) as machine:

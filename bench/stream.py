@@ -1,4 +1,4 @@
-"""A client that never rests: pages and readings in turn, for `bench.convoy_bench`.
+"""A client that requests pages and readings without pause, for `bench.convoy_bench`.
 
 python -m bench.stream PORT
 """

@@ -1,4 +1,4 @@
-"""What is measured: our exporter and its peers, each started on the same fake machine."""
+"""The measured exporters: trainvitals and its peers, each started on the same fake machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.certificates import make_certificate
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 20.0
-# A finished reading serves for 0.2 s: closer scrapes would measure that.
+# A reading is reused for 0.2 s; scrapes at shorter intervals would measure the reuse.
 GAP_SECONDS = 0.27
 
 
@@ -28,10 +28,10 @@ class Subject:
     """A running exporter.
 
     Args:
-        name: What it is called in tables.
-        process: It.
-        port: Where it listens.
-        tls: It speaks TLS.
+        name: The exporter's name in tables.
+        process: The exporter's process.
+        port: The port on which it listens.
+        tls: Whether it uses TLS.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Subject:
         keep_alive: bool = False,
         headers: tuple[str, ...] = (),
     ) -> Client:
-        """Return a client for it."""
+        """Return a client for the exporter."""
         return Client(
             self.port, path, packed=packed, keep_alive=keep_alive, tls=self.tls, headers=headers
         )
@@ -59,7 +59,7 @@ class Subject:
 
 @contextmanager
 def fake_machine(gpus: int = 8, *, delay_microseconds: int = 0) -> Iterator[FakeMachine]:
-    """Make a machine with GPUs at 80 % load, one process on each."""
+    """Yield a fake machine with GPUs at 80 % load and one process on each."""
     with tempfile.TemporaryDirectory(prefix="trainvitals-bench-") as directory:
         sleepers = [subprocess.Popen(["sleep", "86400"]) for _ in range(gpus)]
         try:
@@ -84,14 +84,14 @@ def our_exporter(
     tls: bool = False,
     reuse: bool = True,
 ) -> Iterator[Subject]:
-    """Start our exporter.
+    """Start trainvitals.
 
     Args:
-        machine: Where.
-        *flags: More flags.
-        name: What it is called in tables.
-        tls: Have it speak TLS.
-        reuse: Let a finished reading serve for a while, as it does.
+        machine: The fake machine that it observes.
+        *flags: Additional flags.
+        name: Its name in tables.
+        tls: Enable TLS.
+        reuse: Reuse a reading for a short time, as in production.
     """
     with tempfile.TemporaryDirectory(prefix="trainvitals-bench-") as directory:
         if tls:
@@ -106,7 +106,7 @@ def our_exporter(
 
 
 def our_command(port: int, *flags: str, reuse: bool = True) -> list[str]:
-    """Return the command that starts our exporter, as the installed script `trainvitals` does."""
+    """Return the command that starts trainvitals in the same way as its installed script."""
     source = "import sys; from trainvitals.cli import main; sys.exit(main())"
     python = [sys.executable, "-c", source] if reuse else [sys.executable, "-m", "bench.unreused"]
     return [*python, "serve", f"--web.listen-address={HOST}:{port}", *flags]
@@ -127,7 +127,7 @@ def node_command(port: int) -> list[str]:
 
 @contextmanager
 def nvitop_exporter(machine: FakeMachine) -> Iterator[Subject]:
-    """Start nvitop-exporter with its defaults: it polls every second."""
+    """Start nvitop-exporter with its defaults, by which it polls every second."""
     port = find_port()
     program = find_program("nvitop-exporter")
     command = [sys.executable, program, "--bind-address", HOST, "--port", str(port)]
@@ -153,7 +153,7 @@ def run_subject(
     *,
     tls: bool = False,
 ) -> Iterator[Subject]:
-    """Start an exporter, wait until it answers, and end it at the end."""
+    """Start an exporter, wait until it answers, and terminate it at the end."""
     process = start(command, machine)
     try:
         subject = Subject(name, process, port, tls=tls)
@@ -169,7 +169,7 @@ def run_subject(
 
 
 def start(command: Sequence[str], machine: FakeMachine | None = None) -> subprocess.Popen[bytes]:
-    """Start a process on a machine."""
+    """Start a process in the environment of a fake machine."""
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -180,23 +180,24 @@ def start(command: Sequence[str], machine: FakeMachine | None = None) -> subproc
 
 
 def environment(machine: FakeMachine | None) -> Mapping[str, str]:
-    """Return a process' environment: this one's without settings of Python, our sources, the machine.
+    """Return this process' environment, adapted to our sources and to a fake machine.
 
-    Above all it may keep compiled modules, as an installed package has them.
+    Settings of Python are removed, so that it may write compiled modules, which an installed
+    package also has.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     own["PYTHONPATH"] = str(ROOT / "exporter")
     if machine is None:
         return own
-    # Without it the fake driver's wait for events wakes every second, as no real one does.
+    # Without this setting, the fake driver's wait for events wakes every second, unlike a real one.
     return own | machine.environment() | {"FAKE_ACCELERATORS_SLEEP": "sound"}
 
 
 def wait_until_answered(subject: Subject) -> None:
-    """Wait for the first full page.
+    """Wait for the first answer with status 200.
 
     Raises:
-        RuntimeError: The process ended, or nothing came in time.
+        RuntimeError: The process ended, or did not answer in time.
     """
     client = subject.client()
     until = time.monotonic() + START_SECONDS
@@ -213,9 +214,9 @@ def wait_until_answered(subject: Subject) -> None:
 
 
 def scrape_in_turn(clients: Sequence[Client], rounds: int) -> list[list[float]]:
-    """Scrape all once a round, every other round in the opposite order; give the seconds of each.
+    """Scrape all exporters once per round, in alternating order; return the seconds of each.
 
-    A round begins so long after the one before that nobody answers with an old reading.
+    The pause between rounds is long enough that no exporter reuses a reading.
     """
     seconds: list[list[float]] = [[] for _ in clients]
     order = list(range(len(clients)))
@@ -228,16 +229,16 @@ def scrape_in_turn(clients: Sequence[Client], rounds: int) -> list[list[float]]:
 
 
 def find_port() -> int:
-    """Find a free port."""
+    """Return a free port."""
     with socket.create_server((HOST, 0)) as server:
         return int(server.getsockname()[1])
 
 
 def find_program(name: str) -> str:
-    """Find a program on PATH or beside this interpreter.
+    """Return the path of a program on PATH or beside this interpreter.
 
     Raises:
-        SystemExit: It is not installed.
+        SystemExit: The program is not installed.
     """
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)

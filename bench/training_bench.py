@@ -1,4 +1,4 @@
-"""What a training run pays for being watched, and what reading 64 of its ranks takes (goal 15)."""
+"""The overhead of trainvitals in a training run, and the time to read 64 of its ranks (goal 15)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMPORTS, QUICK_IMPORTS = 40, 10
 FIT_ROUNDS, QUICK_FIT_ROUNDS = 250, 25
 READINGS, QUICK_READINGS = 200, 30
 RANKS = 64
-READING_GAP_SECONDS = 0.15  # each rank has stepped since the reading before
+READING_GAP_SECONDS = 0.15  # long enough for a step of each rank between two readings
 SHARED_MEMORY = "/dev/shm"
 Seconds = Mapping[str, Sequence[float]]
 
@@ -37,7 +37,7 @@ started_at = time.perf_counter()
 {}
 print(time.perf_counter() - started_at)
 """
-# What a trainer has loaded of the standard library before it comes to us.
+# Modules of the standard library that a training program has usually imported already.
 LOADED = "import argparse, dataclasses, json, logging, pathlib, typing"
 IMPORTS_TIMED = {
     "package": "import trainvitals",
@@ -46,7 +46,7 @@ IMPORTS_TIMED = {
 
 
 def measure_steps(directory: Path, rounds: int) -> Seconds:
-    """Time the recorders; see `step_costs`."""
+    """Return the step times of the recorders; see `step_costs`."""
     (directory / "multiprocess").mkdir()
     settings = {"PROMETHEUS_MULTIPROC_DIR": str(directory / "multiprocess")}
     answer: Seconds = json.loads(run_module("step_costs", directory, rounds, settings=settings))
@@ -54,7 +54,7 @@ def measure_steps(directory: Path, rounds: int) -> Seconds:
 
 
 def report_steps(figures: Figures, seconds: Seconds) -> None:
-    """Enter what a step's record costs."""
+    """Record the time to record a step."""
     ours = seconds["ours"]
     shown = show_microseconds(ours)
     for goal, peer in (("15a", "json"), ("15d", "multiprocess")):
@@ -80,24 +80,24 @@ def report_steps(figures: Figures, seconds: Seconds) -> None:
 
 
 def show_difference(these: Sequence[float], those: Sequence[float]) -> str:
-    """Show by how much medians and minima differ."""
+    """Return the text of the differences of medians and minima."""
     middle = statistics.median(these) - statistics.median(those)
     return f"{middle * 1e6:.2f} us (least {(min(these) - min(those)) * 1e6:.2f})"
 
 
 def show_microseconds(seconds: Sequence[float]) -> str:
-    """Show median and minimum."""
+    """Return the text of the median and the minimum."""
     return f"{statistics.median(seconds) * 1e6:.2f} us (least {min(seconds) * 1e6:.2f})"
 
 
 def report_imports(figures: Figures, count: int) -> None:
-    """Time imports in fresh interpreters, in turn, by their own clock: their start is not in it."""
+    """Time imports in new interpreters in turn, without the start of the interpreter."""
     codes = {
         **{name: IMPORT_CODE.format(line) for name, line in IMPORTS_TIMED.items()},
         "late": f"{LOADED}\n{IMPORT_CODE.format(IMPORTS_TIMED['monitor'])}",
     }
     seconds: dict[str, list[float]] = {name: [] for name in codes}
-    for _ in range(1 + count):  # the first compiles
+    for _ in range(1 + count):  # the first round compiles
         for name, code in codes.items():
             command = [sys.executable, "-I", "-c", code, str(ROOT / "exporter")]
             answer = subprocess.run(command, env=environment(None), capture_output=True, check=True)
@@ -113,7 +113,7 @@ def report_imports(figures: Figures, count: int) -> None:
 
 
 def report_loops(figures: Figures, directory: Path, rounds: int) -> None:
-    """Enter what real loops lose; see `fit_costs` and `run_costs`."""
+    """Record the overhead in training loops; see `fit_costs` and `run_costs`."""
     run_module("fit_costs", directory, rounds)
     answer: Mapping[str, Seconds] = json.loads((directory / "answer.json").read_text())
     fit, loop = answer["lightning"], answer["loop"]
@@ -144,7 +144,7 @@ def report_loops(figures: Figures, directory: Path, rounds: int) -> None:
 
 
 def time_sample() -> float:
-    """Return the seconds that the callback spends on what it reads once a second."""
+    """Return the seconds that each read of the resources by the callback takes."""
     with tempfile.TemporaryDirectory() as directory:
         callback = ResourceMonitorCallback(timeseries_path=directory)
         seconds = []
@@ -159,7 +159,7 @@ def time_sample() -> float:
 
 
 def report_reading(figures: Figures, directory: Path, count: int) -> None:
-    """Time readings of ranks that live and step."""
+    """Time the reading of ranks that perform steps meanwhile."""
     with rank_fleet(directory) as run_dir:
         plain = RunDirectory(run_dir)
         collector = TrainingCollector(TrainingSource(TrainingOptions(run_dir)))
@@ -192,7 +192,7 @@ def report_reading(figures: Figures, directory: Path, count: int) -> None:
 
 
 def time_in_turn(calls: Mapping[str, Callable[[], object]], rounds: int) -> Seconds:
-    """Return the seconds of each call, every other round in the opposite order."""
+    """Return the seconds of each call, with the order reversed in every other round."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     for _ in range(2 + rounds):
@@ -207,7 +207,7 @@ def time_in_turn(calls: Mapping[str, Callable[[], object]], rounds: int) -> Seco
 
 @contextmanager
 def rank_fleet(directory: Path) -> Iterator[Path]:
-    """Start so many ranks; see `rank_fleet`."""
+    """Start 64 ranks and yield the directory of their run files; see `bench.rank_fleet`."""
     run_dir = directory / "fleet"
     command = [sys.executable, "-m", "bench.rank_fleet", str(run_dir), str(RANKS)]
     fleet = subprocess.Popen(command, env=settings_for({}), stdin=subprocess.PIPE)
@@ -218,10 +218,10 @@ def rank_fleet(directory: Path) -> Iterator[Path]:
 
 
 def wait_for_ranks(directory: RunDirectory) -> None:
-    """Wait until each has a run file.
+    """Wait until each rank has a run file.
 
     Raises:
-        RuntimeError: One has none after a while.
+        RuntimeError: A run file is missing after the allowed time.
     """
     until = time.monotonic() + START_SECONDS
     while len(directory.read(time.time()).files) < RANKS:
@@ -233,7 +233,7 @@ def wait_for_ranks(directory: RunDirectory) -> None:
 def run_module(
     name: str, directory: Path, rounds: int, *, settings: Mapping[str, str] | None = None
 ) -> bytes:
-    """Run a module of these benchmarks in a process of its own; give what it printed."""
+    """Run a module of the benchmarks in a separate process and return its output."""
     command = [sys.executable, "-m", f"bench.{name}", str(directory), str(rounds)]
     answer = subprocess.run(
         command, env=settings_for(settings or {}), stdout=subprocess.PIPE, check=True
@@ -242,13 +242,13 @@ def run_module(
 
 
 def settings_for(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment of a process that finds our sources and these benchmarks."""
+    """Return an environment in which a process finds our sources and the benchmarks."""
     own = environment(None)
     return {**own, "PYTHONPATH": f"{own['PYTHONPATH']}{os.pathsep}{ROOT}", **settings}
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark and write its results."""
     quick = is_quick("training")
     figures = Figures("training", quick=quick)
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY, prefix="trainvitals-bench-") as name:

@@ -1,4 +1,4 @@
-"""The exporter without reuse: every scrape reads anew, so thousands take minutes and not hours.
+"""The exporter without reuse of readings, so that thousands of readings take minutes and not hours.
 
 python -m bench.unreused serve --web.listen-address=127.0.0.1:9200
 """

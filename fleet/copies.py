@@ -3,8 +3,8 @@
 Samples are derived from the golden scrape, so that names and labels are those of the exporter: the
 samples of one accelerator, one rank and one container are written for the required number of each,
 with different values over time. Only the metrics that the dashboards query are written. Recorded
-series are written directly and not evaluated: their number is that which the rules would record,
-and their states are consistent with the other samples. On every eighth machine, one rank is dead.
+series are written directly and not evaluated: there are as many as the rules would record, and
+their states are consistent with the other samples. On every eighth machine, one rank is dead.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def list_samples() -> list[Sample]:
 
 
 def _group(sample: Sample) -> tuple[str, ...]:
-    """Return a sample's accelerator, rank or container; empty if it belongs to the machine."""
+    """Return a sample's accelerator, rank or container; an empty tuple means the machine."""
     labels = sample.labels
     if sample.name.startswith(("accelerator_", "gpu_", "hpu_")):
         return (labels.get("kind", "gpu"), labels.get("device", _DEVICE))
@@ -301,7 +301,7 @@ def _multiply(sample: Sample, hosts: int) -> Iterator[str]:
 
 
 def _find_every(sample: Sample) -> int:
-    """Return n if every n-th machine has the sample: only some machines have an alert."""
+    """Return n if only every n-th machine has the sample, which is the case for alerts."""
     return _HOSTS_PER_ALERT if sample.name.startswith("ALERTS") else 1
 
 

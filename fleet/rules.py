@@ -94,7 +94,7 @@ class PastOfRules:
 
     @contextmanager
     def _block_from(self, rules: Sequence[object]) -> Iterator[tuple[TextIO, int]]:
-        """Return a file for samples, which becomes a block, and a port for querying blocks."""
+        """Yield a file for samples, which becomes a block, and a port for querying blocks."""
         path = self._directory / f"rules-{len(rules)}.txt"
         with (
             serve_blocks(self._tools.prometheus, self._blocks, self._directory) as port,
@@ -189,7 +189,7 @@ def _write_record(rule: Rule, results: Results) -> Iterator[str]:
 
 @contextmanager
 def serve_blocks(prometheus: Path, blocks: Path, directory: Path) -> Iterator[int]:
-    """Start a Prometheus server without targets on existing blocks, and return its port.
+    """Start a Prometheus server without targets on existing blocks, and yield its port.
 
     Raises:
         StackError: The server does not start.

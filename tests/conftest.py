@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings that all tests share."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from trainvitals.stack.debian import find_program, prefix_command
 
 __all__ = ["engine", "newer_programs", "python_image", "second_engine"]
 
-# On a loaded machine any example may take seconds.
+# On a loaded machine any example of Hypothesis may take seconds.
 settings.register_profile(
     "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -25,16 +25,17 @@ settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser):
-    """Add the one option of our own."""
+    """Add the option `--update-golden`."""
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden again; read the diff"
     )
 
 
 def pytest_configure():
-    """Keep the stacks of tests from downloading Grafana, and let their programs hear Ctrl-C.
+    """Disable the download of Grafana, and restore Python's own handler of SIGINT.
 
-    A shell without job control has what it starts in the background ignore SIGINT.
+    A shell without job control makes its background processes ignore SIGINT, and the programs that
+    tests start would inherit this.
     """
     os.environ.setdefault("GRAFANA_FETCH", "0")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -42,14 +43,14 @@ def pytest_configure():
 
 
 def pytest_runtest_logreport(report):
-    """Name what failed at once: a run in CI that is ended from outside has no summary."""
+    """Print each failure at once in CI, as a run that is ended from outside has no summary."""
     if report.failed and os.environ.get("CI") and "PYTEST_XDIST_WORKER" not in os.environ:
         print(f"\nFAILED {report.nodeid} ({report.when})", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(autouse=True)
 def logging_stays():
-    """Leave the package's logger as it was: a command that runs in this process sets it up."""
+    """Restore the package's logger, which commands that run in this process configure."""
     logger = logging.getLogger("trainvitals")
     handlers, level, propagates = logger.handlers[:], logger.level, logger.propagate
     yield
@@ -86,7 +87,7 @@ def unpacked_alertmanager():
 
 @pytest.fixture(scope="session")
 def alertmanager(unpacked_alertmanager, tmp_path_factory):
-    """Return the path of a real Alertmanager that runs as it is: it finds its template."""
+    """Return the path of a real Alertmanager, or of a launcher that lets it find its template."""
     program = unpacked_alertmanager
     place = tmp_path_factory.mktemp("alertmanager")
     prefix = prefix_command(program, place / "hold")
@@ -106,7 +107,7 @@ def amtool():
 
 @pytest.fixture
 def workshop():
-    """Return an empty directory, in memory where there is one, for what programs write and read."""
+    """Yield an empty directory for the files of programs, in memory if `/dev/shm` exists."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
         yield Path(directory)

@@ -15,7 +15,7 @@ RULES = ROOT / "prometheus/rules"
 RUNBOOKS = "runbooks"
 PAGE = ROOT / "docs/alerts.md"
 
-# In the order in which a reader looks for them, with what each group is about.
+# The groups in the order of the page, each with its subject.
 GROUPS: Mapping[str, str] = {
     "training": "Runs that stall, die, diverge or waste time.",
     "accelerator": "GPUs and Gaudi cards that are hot, slow, full, idle or broken.",
@@ -90,18 +90,18 @@ The five expressions that this project began with page 384 times in that week, a
 The same test lets a rank hang and a card overheat, and each pages exactly once.
 """
 
-# What a template does, as opposed to the words that it writes.
+# An action of a template, such as a variable.
 _ACTION = re.compile(r"{{.*?}}")
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A number that alerts compare with.
+    """A number with which alerts compare.
 
     Attributes:
         name: The name of its series.
-        value: The number, as written.
-        reason: Why it is what it is.
+        value: The number, as written in the rule file.
+        reason: The reason for the number.
     """
 
     name: str
@@ -111,15 +111,15 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert as it is listed.
+    """An alert as listed on the page.
 
     Attributes:
-        name: Its name.
-        severity: How urgent it is.
-        when: What it says, without variables.
-        after: How long it must be true, as written; empty: not at all.
-        then: How long it goes on, as written; empty: not at all.
-        thresholds: The numbers that it, or what it reads, compares with.
+        name: The alert's name.
+        severity: The possible severities, joined by `or`.
+        when: The alert's summary.
+        after: The value of `for`, or an empty string.
+        then: The value of `keep_firing_for`, or an empty string.
+        thresholds: The thresholds in its expression and in the recorded expressions that it uses.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Alert:
 
 
 def read_thresholds(text: str) -> dict[str, Threshold]:
-    """Read the numbers of a rule file, each with the comment above it."""
+    """Return the thresholds of a rule file, each with the comment above it as the reason."""
     found: dict[str, Threshold] = {}
     comment: list[str] = []
     name = ""
@@ -153,10 +153,10 @@ def read_alerts(
     recorded: Mapping[str, Sequence[str]],
     thresholds: Mapping[str, Threshold],
 ) -> list[Alert]:
-    """Read the alerts of a group.
+    """Return the alerts of a group.
 
     Args:
-        rules: Its rules.
+        rules: The group's rules.
         recorded: The expressions that record each name.
         thresholds: The thresholds by name.
     """
@@ -179,14 +179,14 @@ def read_alerts(
 
 def _read_texts(rule: Mapping[str, object], name: str) -> dict[str, str]:
     texts = rule[name]
-    assert isinstance(texts, dict)  # noqa: S101 - or the file is no rule file
+    assert isinstance(texts, dict)  # noqa: S101 - each rule in a valid file has these
     return texts
 
 
 def find_thresholds(
     expr: str, recorded: Mapping[str, Sequence[str]], thresholds: Iterable[str]
 ) -> list[str]:
-    """Name the thresholds in an expression and in those of what it reads, in their order."""
+    """Return the thresholds that an expression uses directly or through recorded expressions."""
     waiting, texts = [expr], [expr]
     seen: set[str] = set()
     while waiting:
@@ -198,7 +198,7 @@ def find_thresholds(
 
 
 def write_page(groups: Mapping[str, Sequence[Alert]]) -> str:
-    """Write the whole document."""
+    """Return the whole document."""
     return (
         "\n\n".join([HEAD, *(_write_group(name, alerts) for name, alerts in groups.items())]) + "\n"
     )
@@ -227,14 +227,14 @@ def _write_row(alert: Alert) -> str:
 
 
 def _write_threshold(threshold: Threshold, alert: Alert) -> str:
-    """Write a number and its reason; one that is named after another alert has its whole name."""
+    """Return a threshold and its reason; a name that contains the alert's name is shortened."""
     _, subject, what = threshold.name.split(":")
     is_own = subject.replace("_", "") == alert.name.lower()
     return f"`{what if is_own else threshold.name}` {threshold.value}: {threshold.reason}"
 
 
 def read_groups(directory: Path = RULES) -> dict[str, list[Alert]]:
-    """Read all alerts by group."""
+    """Return all alerts by group."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in directory.glob("*.yml")}
     rules = {
         name: [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
@@ -248,7 +248,7 @@ def read_groups(directory: Path = RULES) -> dict[str, list[Alert]]:
 
 
 def main() -> None:
-    """Write the document to its place."""
+    """Write `docs/alerts.md`."""
     PAGE.write_text(write_page(read_groups()), encoding="utf-8")
 
 

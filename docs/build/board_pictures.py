@@ -1,10 +1,10 @@
-"""Take screenshots of the five boards in a Grafana and write them to docs/pictures.
+"""Take screenshots of the five dashboards in a Grafana and write them to docs/pictures.
 
     GRAFANA_URL=http://127.0.0.1:13000 GRAFANA_USER=admin GRAFANA_PASSWORD=… make pictures
 
-The Grafana shows `make demo` (docs/demo.md), the browser is the system's Chromium. The regions of
-alerts, deaths and OOM kills are switched off: many alerts fire in the demo, and their regions would
-cover the curves. Without GRAFANA_URL, or where Grafana or Chromium does not answer, no picture is
+The Grafana must show the data of `make demo` (docs/demo.md); the browser is the system's Chromium.
+Annotations of alerts, deaths and OOM kills are switched off, because the demo's many alerts would
+cover the curves. If GRAFANA_URL is unset, or Grafana or Chromium does not answer, no picture is
 changed and the exit code is 2.
 """
 # ruff: noqa: INP001 - a script
@@ -25,7 +25,7 @@ SIZE = ViewportSize(width=1600, height=2200)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SETTLE_MS = 5000  # tables and heat maps are drawn after their data has arrived
 SWITCHES = ("Alerts", "Deaths", "OOM kills")
-# What is chosen on each board: machines and runs of the demo.
+# The variables of each dashboard: machines and runs of the demo.
 BOARDS: Mapping[str, Mapping[str, str]] = {
     "fleet": {},
     "run": {"var-run": "bert-large"},
@@ -67,10 +67,10 @@ def refuse(reason: str) -> int:
 
 
 def take_pictures(chromium: Browser, url: str) -> dict[str, bytes]:
-    """Return the PNG file of each board, by name.
+    """Return the PNG file of each dashboard, by name.
 
     Raises:
-        Error: Grafana does not answer, or has no such board.
+        Error: Grafana does not answer, or lacks a dashboard.
     """
     context = chromium.new_context(viewport=SIZE, color_scheme="dark")
     log_in(context, url)
@@ -78,7 +78,7 @@ def take_pictures(chromium: Browser, url: str) -> dict[str, bytes]:
 
 
 def log_in(context: BrowserContext, url: str) -> None:
-    """Log in where GRAFANA_USER names an account; a Grafana with anonymous access needs none."""
+    """Log in if GRAFANA_USER is set; a Grafana with anonymous access needs no account."""
     user, password = (os.environ.get(f"GRAFANA_{name}", "") for name in ("USER", "PASSWORD"))
     if user:
         answer = context.request.post(f"{url}/login", data={"user": user, "password": password})
@@ -87,7 +87,7 @@ def log_in(context: BrowserContext, url: str) -> None:
 
 
 def take_picture(context: BrowserContext, url: str, name: str) -> bytes:
-    """Return the PNG file of a board's last hour."""
+    """Return the PNG file of the last hour of a dashboard."""
     page = context.new_page()
     words = urlencode({"from": "now-1h", "to": "now", "theme": "dark", **BOARDS[name]})
     answer = page.goto(f"{url}/d/trainvitals-{name}?{words}&kiosk", wait_until="networkidle")

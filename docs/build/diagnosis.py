@@ -1,4 +1,4 @@
-"""Writes `docs/diagnosis.md`, the table of all causes of death, from the causes themselves."""
+"""Writes `docs/diagnosis.md`, the table of all causes of death, from their definitions."""
 # ruff: noqa: INP001 - a script
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def write_page() -> str:
     """Return the whole document.
 
     Raises:
-        ValueError: The groups are not the table of causes, in its order.
+        ValueError: The causes in GROUPS differ from CAUSES, or have another order.
     """
     if tuple(cause for _, _, causes in GROUPS for cause in causes) != CAUSES:
         raise ValueError("GROUPS in docs/build/diagnosis.py differs from CAUSES in causes/judge.py")

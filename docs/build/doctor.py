@@ -1,4 +1,4 @@
-"""Writes `docs/doctor.md`: the checks of `trainvitals doctor`, from the checks themselves."""
+"""Writes `docs/doctor.md`, the documentation of `trainvitals doctor`, from its checks."""
 # ruff: noqa: INP001 - a script
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ Checks with a * are part of `--quick`.
 
 
 def write_page() -> str:
-    """Write the whole document."""
+    """Return the whole document."""
     groups = groupby(CHECKS, attrgetter("subject"))
     parts = [_write_group(subject, checks) for subject, checks in groups]
     head = HEAD.rstrip().replace("{alerts}", _write_alerts())
@@ -153,7 +153,7 @@ def _write_row(check: Check) -> str:
 
 
 def main() -> None:
-    """Write the document to its place."""
+    """Write `docs/doctor.md`."""
     PAGE.write_text(write_page(), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of log formats in `docs/training.md`, from the formats themselves."""
+"""Writes the table of log formats in `docs/training.md` from the definitions of the formats."""
 # ruff: noqa: INP001 - a script
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES = {
 
 
 def render() -> str:
-    """Return the table: the programs and conventions, and the values that are read from their logs."""
+    """Return the table of programs and conventions with the values read from their logs."""
     rows = [
         f"| {entry.name} | {', '.join(_describe(entry.reads))} |"
         for entry in sorted(FORMATS, key=lambda entry: entry.name.lower())
@@ -38,7 +38,7 @@ def _describe(words: Iterable[str]) -> Iterator[str]:
 
 
 def rewrite(page: str) -> str:
-    """Return the page with the table between its marks."""
+    """Return the page with a new table between its markers."""
     head, rest = page.split(BEGIN)
     return f"{head}{BEGIN}\n{render()}\n{END}{rest.split(END)[1]}"
 

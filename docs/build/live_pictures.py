@@ -1,10 +1,10 @@
-"""Draws docs/pictures/live-*.png: the live page of the demo's machines in a real browser.
+"""Writes docs/pictures/live-*.png: the live pages of the demo's machines in a real browser.
 
     python docs/build/live_pictures.py
 
-The machines are those of `make demo`, behind the real exporter's pages, after a quarter of an hour
-of scrapes. What fires on them is given as their Prometheus would report it, with the words of the
-shipped rules. It needs Chromium and the package playwright.
+The machines are those of `make demo`, with the pages of the real exporter, after a quarter of an
+hour of scrapes. The firing alerts are given in the form in which Prometheus would report them, with
+the texts of the shipped rules. The script needs Chromium and the package playwright.
 """
 # ruff: noqa: INP001 - a script
 
@@ -25,7 +25,7 @@ from playwright.sync_api import Browser, ViewportSize, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from fleet.exporter import observe, replay  # noqa: E402 - the checkout's own, wherever it is called
+from fleet.exporter import observe, replay  # noqa: E402 - imported from this checkout
 from fleet.machine import Machine  # noqa: E402
 from fleet.machines import build_machines  # noqa: E402
 from trainvitals.sources.alerts import FiringAlerts  # noqa: E402
@@ -37,7 +37,7 @@ FOLDER = ROOT / "docs/pictures"
 PAST_SECONDS, STEP_SECONDS, STAGE_SECONDS = 900, 5, 15
 SETTLE_MS = 2500
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# Name, labels and for how many minutes: what the demo's Prometheus reports of these machines.
+# The alerts of each machine: name, labels, and the minutes for which the alert has been firing.
 FIRING: dict[str, tuple[tuple[str, dict[str, str], int], ...]] = {
     "atlas": (
         ("AcceleratorLost", {"kind": "gpu", "device": "5"}, 70),
@@ -55,15 +55,15 @@ FIRING: dict[str, tuple[tuple[str, dict[str, str], int], ...]] = {
 
 
 class Shot(NamedTuple):
-    """One picture.
+    """A picture to take.
 
     Attributes:
-        name: Of the file, without its end.
-        machine: Of the demo.
+        name: The name of the file without its extension.
+        machine: The name of the machine in the demo.
         scheme: `light` or `dark`.
-        width: Of the window.
-        height: Of the window; None for all of the page.
-        scale: Pixels of the picture for one of the page.
+        width: The width of the window.
+        height: The height of the window; None for the full height of the page.
+        scale: The number of picture pixels per page pixel.
     """
 
     name: str
@@ -82,7 +82,7 @@ SHOTS = (
 
 
 def list_alerts(machine: str) -> list[ActiveAlert]:
-    """Return the alerts of a machine as Prometheus reports them."""
+    """Return the alerts of a machine in the form in which Prometheus reports them."""
     rules = {
         rule["alert"]: rule
         for path in (ROOT / "prometheus/rules").glob("*.yml")
@@ -102,7 +102,7 @@ def list_alerts(machine: str) -> list[ActiveAlert]:
 
 
 def watch(machine: Machine, begin: float) -> Observer:
-    """Return an observer that saw a machine for a quarter of an hour."""
+    """Return an observer with a quarter of an hour of readings of a machine."""
     observer = observe(machine)
     reports = [SimpleNamespace(collector=name) for name in machine.readers]
     for back in range(PAST_SECONDS, 0, -STEP_SECONDS):
@@ -114,7 +114,7 @@ def watch(machine: Machine, begin: float) -> Observer:
 
 @contextmanager
 def serve(machine: Machine, begin: float) -> Iterator[str]:
-    """Serve a machine's pages and give their address."""
+    """Serve the pages of a machine and yield their address."""
     alerts = FiringAlerts(lambda: list_alerts(machine.name), machine.name)
     address = f"{HOST}:{find_free_ports(1)[0]}"
     served = replay(machine, address, observer=watch(machine, begin), alerts=alerts)
@@ -126,7 +126,7 @@ def serve(machine: Machine, begin: float) -> Iterator[str]:
 
 
 def draw(browser: Browser, shot: Shot, url: str) -> None:
-    """Take one picture, once the page has been drawn again a few times."""
+    """Take one picture after the page has been updated a few times."""
     size = ViewportSize(width=shot.width, height=shot.height or 900)
     window = browser.new_context(
         viewport=size, color_scheme=shot.scheme, device_scale_factor=shot.scale
@@ -141,7 +141,7 @@ def draw(browser: Browser, shot: Shot, url: str) -> None:
 
 
 def main() -> None:
-    """Draw every picture."""
+    """Take all pictures."""
     program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if program is None:
         sys.exit("there is no Chromium: install the package chromium")

@@ -1,4 +1,4 @@
-"""Writes `docs/metrics.md`, the list of all metrics, from the golden scrape."""
+"""Writes `docs/metrics.md`, the list of all metrics, from the golden scrapes of the tests."""
 # ruff: noqa: INP001 - a script
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = (ROOT / "tests/golden/metrics.prom", ROOT / "tests/golden/failing.prom")
 PAGE = ROOT / "docs/metrics.md"
 
-# Labels whose values are fixed in the code; others are named by the machine.
+# Labels whose values are fixed in the code; values of other labels depend on the machine.
 LISTED = (
     "cause",
     "clock",
@@ -52,12 +52,12 @@ Counters never decrease, except when the exporter or the machine is restarted.
 
 @dataclass(slots=True)
 class Section:
-    """One collector and its metrics.
+    """A collector and its metrics.
 
     Attributes:
-        collector: Its name.
-        subject: What it collects.
-        metrics: Its families by the name on the page, in the order of the page.
+        collector: The name of the collector.
+        subject: A description of the collected data.
+        metrics: The families by their names on the page, in the order of the page.
     """
 
     collector: str
@@ -66,7 +66,7 @@ class Section:
 
 
 def read_sections(pages: list[str]) -> dict[str, Section]:
-    """Read golden pages, in which a comment stands where each collector begins."""
+    """Return the sections of golden pages, in which a comment begins each collector."""
     sections: dict[str, Section] = {}
     for page in pages:
         _, *parts = re.split(r"^# Collector ", page, flags=re.MULTILINE)
@@ -81,7 +81,7 @@ def read_sections(pages: list[str]) -> dict[str, Section]:
 
 
 def write_page(sections: dict[str, Section]) -> str:
-    """Write the whole document."""
+    """Return the whole document."""
     return "\n\n".join([HEAD, *map(_write_section, sections.values())]) + "\n"
 
 
@@ -97,12 +97,12 @@ def _write_section(section: Section) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """Have Markdown take characters for what they are."""
+    """Escape characters that have a meaning in Markdown."""
     return "".join(f"\\{character}" for character in found[0])
 
 
 def _place(name: str) -> tuple[bool, bool]:
-    """Sort the twins of an accelerator's readings to the end, and nothing else."""
+    """Return a sort key that moves metrics of single vendors, which repeat others, to the end."""
     return name.startswith("gpu_"), name.startswith("hpu_")
 
 
@@ -124,7 +124,7 @@ def _write_label(name: str, metric: Metric) -> str:
 
 
 def main() -> None:
-    """Write the document to its place."""
+    """Write `docs/metrics.md`."""
     pages = [path.read_text(encoding="utf-8") for path in GOLDEN]
     PAGE.write_text(write_page(read_sections(pages)), encoding="utf-8")
 

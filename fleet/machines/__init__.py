@@ -3,12 +3,12 @@
 from fleet.machine import Machine, Story
 from fleet.machines import atlas, hera, lyra, orion, vega
 
-# The first is the one that the stack itself runs on.
+# The stack itself runs on the first machine.
 MACHINES = (vega, atlas, orion, hera, lyra)
 
 
 def build_machines(begin: float) -> tuple[Machine, ...]:
-    """Return all machines of a story that begins at a moment, a whole number of 15 s since 1970."""
+    """Return all machines for a demo that goes live at a time, a multiple of 15 s in Unix time."""
     story = Story(begin)
     return tuple(module.build(story) for module in MACHINES)
 

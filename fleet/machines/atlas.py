@@ -1,4 +1,4 @@
-"""8 GPUs: one overheats and slows a run down, one is lost and took a run along, one is held idle."""
+"""The machine atlas with 8 GPUs, of which one overheats, one is lost and one is held idle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CARD_LOST = Outcome("exception", exit_code=1, exception="AcceleratorError")
 
 
 def build(story: Story) -> Machine:
-    """Build it."""
+    """Build the machine atlas."""
     names = name_cards("atlas", 8)
     lost_at = story.begin - _LOST_BEFORE_SECONDS
     faults = tuple(story.begin - 90 + _FAULTS_EVERY_SECONDS * number for number in range(-4, 50))
@@ -95,7 +95,7 @@ def _train_llama(story: Story, devices: tuple[str, ...], slowdown: Slowdown) -> 
 
 
 def _train_vit(story: Story, devices: tuple[str, ...], lost_at: float) -> Run:
-    """Train until a card is lost, for good."""
+    """Return a run that trains until a card is lost and does not restart."""
     each = (Stage("train", 1200), Stage("validation", 45), Stage("checkpoint", 15))
     rounds, rest = divmod(lost_at - story.start, sum(stage.seconds for stage in each))
     stages = [*each * int(rounds), Stage("train", rest), Stage(DEAD, 1e9)]
@@ -128,7 +128,7 @@ def _describe_vit(devices: tuple[str, ...]) -> Job:
 
 
 def _overheat(begin: float, now: float) -> float:
-    """Return how much hotter a card is whose fan fails for an hour and a half, every three hours."""
+    """Return the additional °C of a card whose fan fails for 90 minutes every three hours."""
     into = (now - begin + 2400) % 10_800
     return 27 * (ramp(into, 0, 900) - ramp(into, 4800, 5700))
 

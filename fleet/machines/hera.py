@@ -1,4 +1,4 @@
-"""8 Gaudi cards, four of which hardly work, as their run waits for its data."""
+"""The machine hera with 8 Gaudi cards, of which four are mostly idle: their run waits for data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.runfile import ALERTS
 
 
 def build(story: Story) -> Machine:
-    """Build it."""
+    """Build the machine hera."""
     names = tuple(f"01P4-HL3250A0-18-U4V{193 + index}-00-0{index}-00" for index in range(8))
     mixtral = _train_mixtral(story, names[:4])
     uses = [*(use_by(mixtral, rank) for rank in range(4)), *[Use()] * 4]

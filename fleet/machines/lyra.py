@@ -1,4 +1,4 @@
-"""A workstation: its small GPU is full, and its run finishes, again and again."""
+"""The machine lyra, a workstation whose small GPU is full and whose run finishes repeatedly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EVALUATIONS = 24
 
 
 def build(story: Story) -> Machine:
-    """Build it."""
+    """Build the machine lyra."""
     names = name_cards("lyra", 1)
     unet = _train_unet(story, names)
     return assemble(

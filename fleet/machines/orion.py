@@ -1,4 +1,4 @@
-"""Containers, one of which dies for want of memory again and again, and a run that hangs and dies."""
+"""The machine orion with a container that is OOM-killed repeatedly and a run that hangs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TORCH = ("torch", "2.13.0")
 
 
 def build(story: Story) -> Machine:
-    """Build it."""
+    """Build the machine orion."""
     names = name_cards("orion", 4)
     loop = story.script(("init", 15), ("train", 120), (DEAD, 30), into=60)
     bert, sweep = _train_bert(story, names[:2]), _train_sweep(story, names[2:3], loop)
@@ -136,7 +136,7 @@ def _run_inference(story: Story, accelerator: Identity) -> Container:
 
 
 def _run_others(story: Story) -> tuple[Container, ...]:
-    """Run one that is nearly full, one that fails each half hour, a sick one and a sound one."""
+    """Return a nearly full, a repeatedly failing, an unhealthy and a healthy container."""
     return (
         Container(
             "dataprep-1",
@@ -190,7 +190,7 @@ def _run_others(story: Story) -> tuple[Container, ...]:
 
 
 def _fill_up(begin: float, now: float) -> float:
-    """Return how full a file system is that is cleaned up every four hours, at the last moment."""
+    """Return the used share of a file system that is cleaned every four hours, when almost full."""
     into = (now - begin + 9400) % 14_400
     return 0.88 + 0.11 * ramp(into, 0, 14_100) - 0.11 * ramp(into, 14_100, 14_400)
 

@@ -1,4 +1,4 @@
-"""A quiet machine without accelerators, on which the stack itself runs."""
+"""The machine vega without accelerators and without problems, on which the stack itself runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fleet.machine import Machine, Story, assemble, root, shared_memory
 
 
 def build(story: Story) -> Machine:
-    """Build it."""
+    """Build the machine vega."""
     life = Life(
         cores=16,
         memory_bytes=64 * GIB,

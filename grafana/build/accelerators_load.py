@@ -44,7 +44,7 @@ def show_conditions() -> Panel:
         width=10,
         height=6,
     )
-    return replace(drawn, extra={"maxDataPoints": 120})  # bands have no thresholds
+    return replace(drawn, extra={"maxDataPoints": 120})  # fewer points than in line graphs
 
 
 def draw_busy() -> Panel:

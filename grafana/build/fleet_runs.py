@@ -39,7 +39,7 @@ _MOST_BANDS: Final = 12
 _RANK = "on (job, instance, run, rank)"
 _PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"
 _NO_RUN = (
-    "0 * count(training_client_incompatible_files{@host})"  # of every exporter that reads runs
+    "0 * count(training_client_incompatible_files{@host})"  # absent if no exporter reads run files
 )
 
 

@@ -25,7 +25,7 @@ def draw_busy() -> Panel:
         unit=RATIO,
         empty="No accelerator is known: `trainvitals doctor` on its machine says why, if there should be one",
     )
-    return replace(drawn, extra={"interval": "1m"})  # a finer one shows no further detail
+    return replace(drawn, extra={"interval": "1m"})  # a shorter interval shows no further detail
 
 
 def draw_least_busy() -> Panel:

@@ -22,12 +22,12 @@ SERIES = (
 
 RATIO, BYTES, BYTES_PER_SECOND, SECONDS = "percentunit", "bytes", "Bps", "s"
 CELSIUS, WATTS, JOULES, HERTZ, COUNT = "celsius", "watt", "joule", "hertz", "short"
-SINCE = "dateTimeFromNow"  # of milliseconds since 1970
+SINCE = "dateTimeFromNow"  # for times in milliseconds since 1970
 SAMPLES_PER_SECOND, TOKENS_PER_SECOND = "suffix:samples/s", "suffix:tokens/s"
 CORES = "suffix:cores"
 REQUESTS_PER_SECOND = "reqps"
 SCIENTIFIC = "sci"
-TEXT = "string"  # of labels: a name such as 0013 or 1e3 stays as it is
+TEXT = "string"  # for labels: a name such as 0013 or 1e3 is not a number
 WHOLE = "locale"  # 25,120 rather than 25.1 K
 TIMES = "suffix:\N{MULTIPLICATION SIGN}"
 

@@ -170,7 +170,7 @@ def _show_pace() -> Panel:
 
 
 def _show_states() -> Panel:
-    return replace(_draw_states(), extra={"maxDataPoints": 120})  # a band is no line
+    return replace(_draw_states(), extra={"maxDataPoints": 120})  # fewer points than in line graphs
 
 
 def _draw_states() -> Panel:

@@ -26,7 +26,7 @@ from grafana.build.tables import Column, Key, table
 # The phases in which ranks work independently; in the backward pass all wait for the slowest.
 _OWN: Final = "data_wait|h2d|forward|optimizer"
 _MOST_RANKS: Final = 10
-_MOST_HOSTS: Final = 19  # as many bands as the panel shows
+_MOST_HOSTS: Final = 19  # the number of bands that the panel shows
 
 ON_HOST: Final = Key(
     "instance", "Host", write_address(HOST, instance="${__data.fields.Host}"), "Open the host"

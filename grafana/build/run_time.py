@@ -1,4 +1,4 @@
-"""The use of a run's time: its steps, and lost work."""
+"""The panels on a run's step time, its goodput, and the time lost to restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use of a run's time: the rows with the reasons for the run's verdict."""
+"""The panels with the reasons for a run's verdict, and the graph of its time by phase."""
 
 from __future__ import annotations
 

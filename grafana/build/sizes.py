@@ -20,13 +20,13 @@ _LETTER: Final = 0.57
 _FONT: Final = 14
 
 _WIDTH, _COLUMNS, _GAP = 1276, 24, 8
-_UNIT: Final = 38  # of height, including the gap
-_TITLE_EXTRAS, _TITLE_LINK = 100, 28  # padding, info icon and menu; link icon
+_UNIT: Final = 38  # the height of a grid unit, including the gap
+_TITLE_EXTRAS, _TITLE_LINK = 100, 28  # of padding, icon and menu; of the link icon
 _CELL_PADDING, _SORT_ICON = 12, 22
-_TABLE_HEAD, _TABLE_ROW = 98, 36  # title and head together
+_TABLE_HEAD, _TABLE_ROW = 98, 36  # the height of title and header together; the height of a row
 _GRAPH_HEAD, _LEGEND_ROW = 40, 25
 _LEGEND_SHARE: Final = 0.35  # the maximum share of the panel, below the graph
-_BAND, _BAND_EXTRAS = 16, 90  # of a timeline; title, axis and legend
+_BAND, _BAND_EXTRAS = 16, 90  # the height of a band; of title, axis and legend
 _FIGURE_PADDING: Final = 16
 
 

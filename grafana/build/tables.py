@@ -202,6 +202,6 @@ def _write_column(column: Column, *, is_sorted: bool) -> Json:
         properties.append({"id": "custom.cellOptions", "value": cell})
     if column.decimals is not None:
         properties.append({"id": "decimals", "value": column.decimals})
-    if column.states:  # texts, although Grafana sees numbers
+    if column.states:  # the cells show texts, although their values are numbers
         properties.append({"id": "custom.align", "value": "left"})
     return {"matcher": {"id": "byName", "options": column.title}, "properties": properties}

@@ -1,8 +1,8 @@
-"""Handles to the fake devices: attributes are what the driver answers from then on.
+"""Handles to the fake devices, whose attributes are the values that the driver returns.
 
-A number set to None is one the device does not support: its call answers NOT_SUPPORTED. Counters
-(energy, throttling, traffic) grow by themselves: setting one fixes its value at this moment and
-leaves its speed.
+If a number is None, the device does not support it, and its call returns NOT_SUPPORTED. Counters
+(energy, throttling, traffic) grow over time; setting a counter fixes its value at that moment and
+keeps its rate.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VOLATILE_ERRORS = ("corrected_volatile_errors", "uncorrected_volatile_errors")
 
 
 class Number:
-    """One number of the device; None where it does not support it."""
+    """A number of the device; None if the device does not support it."""
 
     def __init__(self, unsupported: int = UNSUPPORTED) -> None:
         self._unsupported = unsupported
@@ -55,7 +55,7 @@ class Number:
 
 
 class Text:
-    """One string of the device, as text or, to be hostile, as bytes; empty is unsupported."""
+    """A string of the device, set as text or as arbitrary bytes; an empty string is unsupported."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -68,7 +68,7 @@ class Text:
 
 
 class Counter:
-    """One counter of the device; None where it does not support it."""
+    """A counter of the device; None if the device does not support it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -82,12 +82,12 @@ class Counter:
 
 
 class Accelerator:
-    """What GPUs and Gaudi cards have in common.
+    """The attributes and methods that GPUs and Gaudi cards share.
 
     Args:
         scenario: The shared memory.
         vendor: "nvidia" or "habana".
-        slot: The device's place, 0 to 15, which stays its own while others come and go.
+        slot: The device's slot, 0 to 15, which other devices that are added or removed do not change.
     """
 
     name = Text()
@@ -145,9 +145,9 @@ class Accelerator:
     def set_counter(
         self, name: str, value: float | None = None, per_second: float | None = None
     ) -> None:
-        """Fix a counter's value, its speed, or both; with neither, it is unsupported."""
+        """Set a counter's value, its rate, or both; without either, the counter is unsupported."""
         counter = getattr(self.device, name)
-        # Odd from before the clock is read until all is written: see counter_value in engine.c.
+        # The sequence is odd while the counter is being changed; see counter_value in engine.c.
         counter.sequence += 1
         now = self._monotonic_nanoseconds()
         if value is None and per_second is not None:
@@ -160,21 +160,21 @@ class Accelerator:
         counter.sequence += 1
 
     def grow(self, name: str, per_second: float) -> None:
-        """Let a counter grow at another speed from now on."""
+        """Set the rate at which a counter grows from now on."""
         self.set_counter(name, per_second=per_second)
 
     def throttle(self, reason: str, fraction: float) -> None:
-        """Throttle this part of the time from now on; `throttle_reasons` stays as it is.
+        """Set the share of the time in which the device is throttled; keep `throttle_reasons`.
 
         Args:
             reason: A key of THROTTLE_REASONS; Gaudi has sw_power_cap and thermal.
-            fraction: 0 to 1.
+            fraction: The share of the time, 0 to 1.
         """
         self.grow(THROTTLE_REASONS[reason], fraction * 1e9)
 
     @property
     def power_milliwatts(self) -> int | None:
-        """The power, average and instant; the energy counter follows it."""
+        """The average and instant power, which is also the rate of the energy counter."""
         power = self.device.power_milliwatts
         return None if power == UNSUPPORTED else power
 
@@ -189,7 +189,7 @@ class Accelerator:
 
     @property
     def utilization(self) -> int:
-        """Percent of high load; setting it makes the load constant, now and before."""
+        """The high load in percent; setting it makes the load constant, also for the past."""
         return self.device.load.high_percent
 
     @utilization.setter
@@ -198,7 +198,7 @@ class Accelerator:
 
     @property
     def memory_utilization(self) -> int:
-        """Percent of time the memory is busy; setting it makes it constant, now and before."""
+        """The memory's load in percent; setting it makes the load constant, also for the past."""
         return self.device.memory_load.high_percent
 
     @memory_utilization.setter
@@ -206,7 +206,7 @@ class Accelerator:
         self._set_load("memory_load", high_percent=percent, duty=1.0, period_microseconds=1)
 
     def constant_load(self, percent: int, *, from_now: bool = False) -> None:
-        """Be busy to this percentage, from now on or (else) as if it had always been so."""
+        """Set a constant load in percent, from now on if `from_now`, else for the past as well."""
         self._set_load(
             "load", from_now=from_now, high_percent=percent, duty=1.0, period_microseconds=1
         )
@@ -220,7 +220,10 @@ class Accelerator:
         low_percent: int = 0,
         from_now: bool = False,
     ) -> None:
-        """Be busy for the first part of every period, which begins at multiples of the period."""
+        """Set a load that is high in the first part of every period and low in the rest.
+
+        Periods begin at multiples of the period. The share of the high part is `duty`.
+        """
         self._set_load(
             "load",
             from_now=from_now,
@@ -231,7 +234,7 @@ class Accelerator:
         )
 
     def idle(self, *, from_now: bool = False) -> None:
-        """Do nothing and leave no samples: the buffer answers NOT_FOUND once it has drained."""
+        """Produce no samples, so that the sample buffer returns NOT_FOUND once it has drained."""
         self._set_load("load", from_now=from_now, idle=1, duty=1.0, period_microseconds=1)
 
     def _set_load(self, member: str, *, from_now: bool = False, **values: float) -> None:
@@ -249,22 +252,22 @@ class Accelerator:
     # -- presence ------------------------------------------------------------------------------
 
     def lose(self, *, hidden: bool = False) -> None:
-        """Fall off the bus: every call about it answers that it is lost.
+        """Make the device fall off the bus, so that every call about it returns that it is lost.
 
         Args:
-            hidden: Also leave the count of processes that initialise from now on.
+            hidden: Also exclude the device from the count in processes that initialise from now on.
         """
         self.device.hidden = hidden
         self.device.lost = 1
         wake(self._scenario)
 
     def restore(self) -> None:
-        """Come back, as after a reset."""
+        """Return the lost device to the bus, as after a reset."""
         self.device.lost = self.device.hidden = 0
         wake(self._scenario)
 
     def remove(self) -> None:
-        """Go for good: lost to those who know it, gone from the count at their next start."""
+        """Remove the device: running processes find it lost, and exclude it after a restart."""
         self.device.present = 0
         wake(self._scenario)
 
@@ -272,14 +275,14 @@ class Accelerator:
         """Make every call about this device take longer.
 
         Args:
-            microseconds: How much; 0 ends it. A sleep adds the kernel's timer slack of some 60 us.
+            microseconds: The added time; 0 for none. A sleep adds the timer slack of about 60 us.
             spin: Burn the processor instead of sleeping.
         """
         self.device.delay_spins = spin
         self.device.delay_microseconds = microseconds
 
     def deliver_event(self, event_type: int, data: int = 0) -> None:
-        """Put an event into the ring: those who registered for it get it once."""
+        """Append an event to the ring; each process that registered for it receives it once."""
         count = self._scenario.event_count
         event = self._scenario.events[count % CONSTANTS["EVENT_LIMIT"]]
         event.vendor = 0 if self.vendor == "nvidia" else 1
@@ -291,12 +294,12 @@ class Accelerator:
     # -- the machine's side --------------------------------------------------------------------
 
     def configure(self, values: Mapping[str, Any]) -> None:
-        """Set many attributes; counters become supported and start at their value."""
+        """Set several attributes; counters become supported and start at the given value."""
         for name, value in values.items():
             setattr(self, name, value)
 
     def forget(self) -> None:
-        """Start all counters and volatile errors at zero again, as a fresh driver does."""
+        """Reset all counters and volatile errors to zero, as a newly loaded driver does."""
         for name in COUNTERS:
             if getattr(self.device, name).supported:
                 self.set_counter(name, 0.0)
@@ -305,7 +308,7 @@ class Accelerator:
                 setattr(self.device, name, 0)
 
     def rebase(self, values: Mapping[str, float]) -> None:
-        """Set supported counters to these values at this moment."""
+        """Set the given counters, except for unsupported ones, to these values at this moment."""
         for name, value in values.items():
             if getattr(self.device, name).supported:
                 self.set_counter(name, value)
@@ -329,7 +332,7 @@ def _value_at(counter: Any, nanoseconds: int) -> float:
 
 
 class Gpu(Accelerator):
-    """One NVIDIA GPU."""
+    """An NVIDIA GPU."""
 
     vbios_version = Text()
     brand = Number()
@@ -401,18 +404,18 @@ class Gpu(Accelerator):
     supported_event_types = Number(UNSUPPORTED_LONG)
 
     def deliver_xid(self, code: int) -> None:
-        """Report a critical XID."""
+        """Deliver the event of a critical Xid."""
         self.deliver_event(0x8, code)
 
     def set_processes(
         self, processes: Iterable[tuple[int, int]], *, kind: int = 0, sm_percent: int = 0
     ) -> None:
-        """Run these processes and no others.
+        """Replace the processes on the GPU.
 
         Args:
-            processes: Process id and bytes of memory, -1 for bytes that are not known.
+            processes: Pairs of process ID and bytes of memory; -1 if the bytes are unknown.
             kind: 0 compute, 1 graphics, 2 MPS.
-            sm_percent: What each takes of the processors.
+            sm_percent: The utilization of the multiprocessors by each process.
         """
         listed = list(processes)
         self.device.process_count = 0
@@ -425,7 +428,7 @@ class Gpu(Accelerator):
 
 
 class Hpu(Accelerator):
-    """One Gaudi card."""
+    """A Gaudi card."""
 
     operation_status = Text()
     board_temperature = Number()

@@ -1,4 +1,4 @@
-"""A process that uses the real bindings on a fake machine and does what a test asks.
+"""A process that evaluates a test's expressions with the real bindings on a fake machine.
 
     with Console(machine) as console:
         console("nvml.nvmlInit()")
@@ -6,7 +6,7 @@
         console("nvml.nvmlDeviceGetUUID(gpu)")      the UUID
         console("nvml.nvmlDeviceGetName(None)")     raises DriverError(2)
 
-`nvml` is pynvml and `hlml` is pyhlml there; names that are assigned stay.
+In the process, `nvml` is pynvml, `hlml` is pyhlml, and assigned names persist.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ for line in sys.stdin:
 
 
 class DriverError(Exception):
-    """The driver answered an error.
+    """The driver returned an error.
 
     Attributes:
-        code: Its number.
+        code: The error code.
     """
 
     def __init__(self, code: int) -> None:
@@ -57,11 +57,11 @@ class DriverError(Exception):
 
 
 class Console:
-    """See the module.
+    """A process that evaluates expressions on a fake machine, while its `with` block lasts.
 
     Args:
-        machine: Whose libraries the process finds.
-        variables: Its variables, where not those of `machine.environment()`.
+        machine: The machine whose libraries the process loads.
+        variables: The variables to set; None for those of `machine.environment()`.
     """
 
     def __init__(self, machine: FakeMachine, variables: Mapping[str, str] | None = None) -> None:
@@ -81,23 +81,23 @@ class Console:
         self._process.communicate()
 
     def __call__(self, text: str) -> Any:
-        """Run one expression or statement there and give its value.
+        """Run an expression or statement in the process and return its value.
 
         Raises:
-            DriverError: The driver answered an error.
+            DriverError: The driver returned an error.
         """
         self.begin(text)
         return self.end()
 
     def begin(self, text: str) -> None:
-        """Start what may take long; `end` gives its value."""
+        """Start an expression or statement without waiting for it; `end` returns its value."""
         print(json.dumps(text), file=self._process.stdin, flush=True)
 
     def end(self) -> Any:
-        """Return the value of what was begun.
+        """Return the value of the expression or statement that `begin` started.
 
         Raises:
-            DriverError: The driver answered an error.
+            DriverError: The driver returned an error.
         """
         answer = json.loads(self._process.stdout.readline())
         if "code" in answer:
@@ -107,12 +107,12 @@ class Console:
         return answer["value"]
 
     def code_of(self, text: str) -> int:
-        """Return the error that the driver answers, 0 where it answers none."""
+        """Return the error code that a driver call returns; 0 if the call succeeds."""
         self.begin(text)
         return self.end_code()
 
     def end_code(self) -> int:
-        """Return the error of what was begun, 0 where there is none."""
+        """Return the error code of the call that `begin` started; 0 if the call succeeded."""
         try:
             self.end()
         except DriverError as error:

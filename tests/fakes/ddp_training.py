@@ -1,8 +1,8 @@
-"""A data-parallel training on CPUs, as `torchrun` starts it; four ranks of it are a small cluster.
+"""A data-parallel training on CPUs that `torchrun` starts with four ranks, like a small cluster.
 
-Its argument is a directory. There it keeps a checkpoint every 50 steps. It goes on until the file
-`die` is there: then rank 1 kills itself 30 steps after a checkpoint. Started again, it does 20
-steps more. Rank 3 has a slow disk.
+The argument is a directory, in which the training saves a checkpoint every 50 steps. Once the file
+`die` exists there, rank 1 kills itself 30 steps after a checkpoint. After the restart, the training
+does 20 more steps. Rank 3 has a slow disk.
 """
 
 import os
@@ -23,17 +23,17 @@ STEPS_AFTER_RESTART = 20
 
 
 def load_batches(rank, steps):
-    """Yield as many batches, each after the time that this rank's disk takes."""
+    """Yield `steps` batches, each after the time that loading takes on this rank."""
     for _ in range(steps):
         time.sleep(LOADING_SECONDS.get(rank, USUAL_LOADING_SECONDS))
         yield torch.ones(8, 16)
 
 
 def train(directory):
-    """Train from the last checkpoint on."""
+    """Train from the start or, after a restart, from the last checkpoint."""
     torch.set_num_threads(1)
     rank, attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"]
-    # torchrun's own store still has the addresses of the attempt before, and gloo tries them.
+    # torchrun's own store still has the addresses of the previous attempt, which gloo would try.
     torch.distributed.init_process_group(
         "gloo",
         init_method=f"file://{directory}/rendezvous-{attempt}",

@@ -1,6 +1,6 @@
-"""A training loop of five steps a second whose loss is NaN once it was told so.
+"""A training loop of five steps a second whose loss becomes NaN on request.
 
-Run as `python faulty_training.py RUN`. After the first line on its standard input its loss is NaN.
+Run as `python faulty_training.py RUN`. After the first line on standard input, the loss is NaN.
 """
 
 import math

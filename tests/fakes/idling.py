@@ -1,9 +1,9 @@
-"""A process that holds a fake accelerator and does one of the things for which accelerators idle.
+"""A process that holds a fake accelerator in one of the situations in which accelerators idle.
 
     python -m tests.fakes.idling SITUATION FOLDER
 
-It prints the PID of the process that holds the accelerator when the situation is there. Every
-process ends with the one that started it.
+Once the situation is set up, the program prints the PID of the process that holds the accelerator.
+Every process ends with its parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MIB = 1 << 20
 
 
 def begin(pid: int | None = None) -> None:
-    """Print the PID of the holder, which is this process unless another one is given."""
+    """Print the PID of the process that holds the accelerator; by default it is this process."""
     print(pid or os.getpid(), flush=True)
 
 
@@ -42,7 +42,7 @@ def name(text: str) -> None:
 
 
 def burn() -> None:
-    """Use a CPU."""
+    """Use one CPU without end."""
     while True:
         pass
 
@@ -74,7 +74,7 @@ def receive() -> None:
 
 
 def read_slowly() -> None:
-    """Read a file again and again, past its cache, at 10 MiB a second."""
+    """Read a file repeatedly, from the disk instead of the page cache, at 10 MiB a second."""
     path = Path(sys.argv[2]) / f"data-{os.getpid()}"
     path.write_bytes(os.urandom(4 * _MIB))
     while True:
@@ -86,12 +86,12 @@ def read_slowly() -> None:
 
 
 def poll() -> None:
-    """Wait for events that do not come."""
+    """Wait for an event that never comes."""
     select.epoll().poll()
 
 
 def start(role: str, **environ: str) -> subprocess.Popen[bytes]:
-    """Start another situation as a program, and return when it is there."""
+    """Start another situation as a program, and return once the situation is set up."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.idling", role, sys.argv[2]],
         env={**os.environ, **environ},
@@ -112,7 +112,7 @@ def wait_for_named_pipe() -> None:
 
 
 def wait_for_feeder() -> None:
-    """Read a pipe from a child that feeds nothing."""
+    """Read a pipe to which a child process writes nothing."""
     out, _into = os.pipe()
     fork(sleep)
     begin()
@@ -155,7 +155,7 @@ def wait_for_receiving_workers() -> None:
 
 
 def compute() -> None:
-    """Use a CPU."""
+    """Use one CPU without end."""
     begin()
     burn()
 
@@ -169,13 +169,13 @@ def compute_in_thread() -> None:
 
 
 def stop() -> None:
-    """Be stopped by a signal."""
+    """Stop this process by SIGSTOP."""
     begin()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def stop_in_debugger() -> None:
-    """Be stopped by a debugger, which is the parent here."""
+    """Stop a child process under a debugger, which is this process."""
 
     def wait_for_debugger() -> None:
         _LIBC.ptrace(_PTRACE_TRACEME, 0, 0, 0)
@@ -201,7 +201,7 @@ def wait_at_terminal() -> None:
 
 
 def wait_as_notebook() -> None:
-    """Wait for messages, with a thread as the kernel of a notebook has it."""
+    """Wait for events, beside a thread with the name of a thread of a notebook's kernel."""
     threading.Thread(target=lambda: (name("ZMQbg/IO/0"), sleep())).start()
     begin()
     poll()
@@ -215,7 +215,7 @@ def compile_kernels() -> None:
 
 
 def compile_extension() -> None:
-    """Wait for a build whose compiler waits itself."""
+    """Wait for a build whose compiler waits, too."""
     fork(lambda: (fork(sleep, "cc1plus"), sleep()), "ninja")
     begin()
     poll()
@@ -229,7 +229,7 @@ def compile_with_torch() -> None:
 
 
 def end_unseen_by_parent() -> None:
-    """End, and stay a zombie."""
+    """End a child process without reaping it, so that it remains a zombie."""
     pid = fork(lambda: None)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     begin(pid)
@@ -237,7 +237,7 @@ def end_unseen_by_parent() -> None:
 
 
 def launch(other: str) -> None:
-    """Start two ranks, of which the first waits for the other one."""
+    """Start two ranks, the first of which waits for the second."""
     variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "2"}
     rank = start("wait_for_network", RANK="0", **variables)
     _other = start(other, RANK="1", **variables)

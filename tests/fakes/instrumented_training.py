@@ -1,7 +1,8 @@
-"""A training loop that is instrumented as the documents show, and keeps its own accounts.
+"""A training loop, instrumented as the documentation shows, that also measures its own times.
 
-Run as `python instrumented_training.py FIRST_STEP`. It trains until a line comes on its standard
-input, and then prints when each step ended and what its forward passes took, as JSON.
+Run as `python instrumented_training.py FIRST_STEP`. The loop trains until it can read a line on
+standard input, and then prints the time at which each step ended and the duration of each forward
+pass, as JSON.
 """
 
 import json
@@ -16,7 +17,7 @@ SECONDS = {"data_wait": 0.01, "forward": 0.02, "backward": 0.03, "optimizer": 0.
 
 
 def main():
-    """Train and account for it."""
+    """Train, and print the measured times."""
     first = int(sys.argv[1])
     forward = []
     with trainvitals.TrainingMonitor(

@@ -1,4 +1,4 @@
-"""Builds the fake vendor libraries, once for each version of their sources."""
+"""The build of the fake vendor libraries, once for each version of their sources."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _HERE = Path(__file__).resolve().parent
 _CACHE = _HERE.parents[1] / ".cache" / "fakes"
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden")
 
-# pyhlml opens libhlml by its absolute path. The loader takes a library that is already loaded for
-# one it is asked for when that one's name equals its SONAME: so the fake, loaded beforehand
-# from anywhere, stands in for the real path.
+# pyhlml opens libhlml by its absolute path. The dynamic loader reuses a loaded library if its
+# SONAME equals the requested name, so a fake that was loaded before, from any directory, takes
+# the place of the library at that path.
 _LIBRARIES = {
     "nvidia": ("libnvidia-ml.so.1", "libnvidia-ml.so.1", "nvml*.c"),
     "habana": ("libhlml.so", "/usr/lib/habanalabs/libhlml.so", "hlml*.c"),
@@ -42,18 +42,18 @@ def _build(vendor: str, target: Path) -> None:
 
 
 def library_path(vendor: str, cache: Path = _CACHE) -> Path:
-    """Return the path of one fake library, built now where it is not yet.
+    """Return the path of a fake library, which is built if it does not exist yet.
 
-    Each library is alone in its directory. Several processes may build at once: each builds
-    under a name of its own and the last one wins.
+    Each library has a directory of its own. Several processes may build a library at once: each
+    builds it under its own temporary name, and the last one replaces the others.
 
     Args:
         vendor: "nvidia" or "habana".
-        cache: Where built libraries are kept.
+        cache: The directory in which built libraries are kept.
 
     Raises:
         FileNotFoundError: There is no C compiler `cc`.
-        subprocess.CalledProcessError: It refused the sources.
+        subprocess.CalledProcessError: The compiler rejected the sources.
     """
     target = cache / _source_hash() / vendor / _LIBRARIES[vendor][0]
     if not target.exists():

@@ -1,10 +1,11 @@
-"""A training whose data loader has workers; its arguments are how they start and when to stop.
+"""A training whose data loader has worker processes.
 
     loader_training.py fork|spawn PATH
 
-The monitor is made outside of `if __name__`, so workers that are spawned come by it as well, and
-the data set knows it, so that it travels to them. Once all batches are there, the training waits
-with its workers alive until there is a file at PATH.
+The first argument is the start method of the workers. The monitor is created outside of `if
+__name__`, so spawned workers create one as well, and the data set refers to the monitor, so that
+workers also receive it with the data set. After the last batch, the training waits, with its
+workers alive, until a file exists at PATH.
 """
 
 import sys
@@ -19,10 +20,10 @@ monitor = TrainingMonitor("loader")
 
 
 class Rows(torch.utils.data.Dataset):
-    """Eight rows; each load calls the monitor, which must not matter in a worker.
+    """Eight rows; loading a row calls the monitor, which must have no effect in a worker.
 
     Args:
-        monitor: It travels with the data set.
+        monitor: A monitor, which workers receive with the data set.
     """
 
     def __init__(self, monitor):
@@ -39,7 +40,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 def train(start_method, stop):
-    """Load all rows with two workers and stay."""
+    """Load all rows with two workers, and wait until a file exists at `stop`."""
     loader = torch.utils.data.DataLoader(
         Rows(monitor), batch_size=2, num_workers=2, multiprocessing_context=start_method,
         persistent_workers=True,

@@ -1,11 +1,11 @@
-"""A small fit by Lightning without instrumentation, with the TensorBoardLogger.
+"""A small fit by Lightning without instrumentation, which logs with the TensorBoardLogger.
 
-Run as `python logging_fit.py FOLDER`. For each line of its standard input, which has a number of
-epochs, a new process fits, and goes on from the checkpoint that an earlier one left in the folder.
-An epoch has 4 steps; what is logged depends on the epoch alone.
+Run as `python logging_fit.py FOLDER`. Each line of standard input is a number of epochs. For each
+line, a new process fits, starting from the checkpoint in the folder if there is one. An epoch has 4
+steps. The logged values depend only on the epoch.
 """
 
-# ruff: noqa: ARG002 - Lightning decides about the parameters of its hooks
+# ruff: noqa: ARG002 - Lightning defines the parameters of its hooks
 
 import os
 import sys
@@ -18,19 +18,19 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 
 class Model(pl.LightningModule):
-    """Learns a sum, and logs what is easy to tell."""
+    """A linear model that logs values which depend only on the epoch."""
 
     def __init__(self):
         super().__init__()
         self.linear = torch.nn.Linear(4, 1)
 
     def training_step(self, batch, batch_idx):
-        """Return a loss, and log another one."""
+        """Return the loss, and log a made-up loss."""
         self.log("train_loss", 0.5**self.current_epoch)
         return (self.linear(batch[0]) - batch[1]).square().mean()
 
     def validation_step(self, batch, batch_idx):
-        """Log an evaluation."""
+        """Log made-up validation metrics."""
         self.log("val_loss", 0.75**self.current_epoch)
         self.log("val_iou", 0.25 + 0.25 * self.current_epoch)
 
@@ -40,7 +40,7 @@ class Model(pl.LightningModule):
 
 
 def fit(folder, epochs):
-    """Fit, and tell when all is written."""
+    """Fit, print `written` when the logger has written all events, and save a checkpoint."""
     data = torch.utils.data.TensorDataset(torch.ones(16, 4), torch.ones(16, 1))
     checkpoint = folder / "last.ckpt"
     trainer = pl.Trainer(
@@ -63,12 +63,12 @@ def fit(folder, epochs):
 
 
 def main():
-    """Fit as often as it is asked for."""
-    warnings.simplefilter("ignore")  # it would warn of a small machine
+    """Fit in a new process for each line of standard input."""
+    warnings.simplefilter("ignore")  # Lightning would warn of a small machine
     torch.set_num_threads(1)
     print("ready", flush=True)
     for line in sys.stdin:
-        # A fork spares the second process the seconds that importing Lightning takes.
+        # A forked process does not spend seconds on importing Lightning again.
         pid = os.fork()
         if not pid:
             fit(Path(sys.argv[1]), int(line))

@@ -1,8 +1,8 @@
 r"""A machine with fake accelerators, for tests and benchmarks.
 
 Fake vendor libraries, written in C, are loaded through the real bindings (pynvml, pyhlml) by any
-number of processes. What they answer lies in one memory-mapped file; a test changes it there, and
-the very next driver call anywhere sees it.
+number of processes. Their answers are in one memory-mapped file: after a test has changed the file,
+the next driver call of any process returns the new value.
 
     machine = FakeMachine(tmp_path, gpus=8)
     exporter = subprocess.Popen([...], env={**os.environ, **machine.environment()})
@@ -10,7 +10,7 @@ the very next driver call anywhere sees it.
     machine.lose(5)
     machine.hang("nvmlDeviceGetTemperature", device=2)
 
-From a shell, at the root of the repository, with GPUs that follow the command to its end:
+From a shell, at the root of the repository, for as long as COMMAND runs:
 
     python -m tests.fakes.machine --gpus 8 --hpus 0 --delay-us 50 -- COMMAND ...
 
@@ -18,9 +18,9 @@ and, while it runs, from another shell (the command prints its directory):
 
     python -c 'from tests.fakes.machine import FakeMachine; FakeMachine.open("DIR").lose(3)'
 
-Function names are those of the C library, as "nvmlDeviceGetTemperature" or "hlml_device_get_name";
-NVML's may come without their `_v2`, "nvml*" and "hlml*" mean every function, and "hl-smi" is one
-that can be counted and can hang.
+Function names are those of the C library, such as "nvmlDeviceGetTemperature" or
+"hlml_device_get_name". NVML's suffix `_v2` may be omitted, "nvml*" and "hlml*" mean every function,
+and "hl-smi" means the command, whose calls are counted and can be made to hang.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def function_row(name: str) -> int:
-    """Find a function's row in the scenario's tables.
+    """Return a function's row in the scenario's tables.
 
     Raises:
         KeyError: The fakes have no such function.
@@ -67,12 +67,12 @@ def function_row(name: str) -> int:
 
 
 class FakeMachine:
-    """A directory with the scenario of a machine, and the ways to change it.
+    """A fake machine, whose state is a file that its methods change.
 
     Args:
-        directory: Where the scenario is made; it must exist.
-        gpus: How many NVIDIA GPUs there are, at most 16.
-        hpus: How many Gaudi cards there are, at most 16.
+        directory: The existing directory in which the scenario file is created.
+        gpus: The number of NVIDIA GPUs, at most 16.
+        hpus: The number of Gaudi cards, at most 16.
         model: The GPUs' name; H100, A100 and RTX 4090 have limits of their own.
     """
 
@@ -100,7 +100,7 @@ class FakeMachine:
 
     @classmethod
     def open(cls, directory: Path | str) -> FakeMachine:
-        """Take hold of a machine that another process made in this directory."""
+        """Return the machine that another process created in a directory."""
         machine = cls.__new__(cls)
         machine.path = Path(directory) / "accelerators"
         machine.scenario = open_scenario(machine.path)
@@ -117,7 +117,7 @@ class FakeMachine:
         self.close()
 
     def close(self) -> None:
-        """Set hung calls free; processes that still use the machine go on with its last state."""
+        """End hung calls; processes that still use the machine continue with its last state."""
         self.heal()
 
     # -- for processes ---------------------------------------------------------------------------
@@ -126,8 +126,8 @@ class FakeMachine:
         """Return the variables with which a process finds the fake libraries.
 
         Args:
-            vendors: Which libraries are installed: "nvidia", "habana", both or none; by default
-                those of the devices that the machine began with.
+            vendors: The libraries that are installed: "nvidia", "habana", both or none; by
+                default those of the machine's initial devices.
         """
         chosen = tuple(self._vendors if vendors is None else vendors)
         paths = {vendor: library_path(vendor) for vendor in chosen}
@@ -142,7 +142,7 @@ class FakeMachine:
         return variables
 
     def attach(self) -> None:
-        """Let this very process use the machine, as if it had just loaded the libraries.
+        """Make this process use the machine, as if it had just loaded the libraries.
 
         pynvml and pyhlml must be initialised again afterwards.
         """
@@ -152,7 +152,7 @@ class FakeMachine:
             library.fake_attach(str(self.path).encode())
 
     def hl_smi_directory(self) -> Path:
-        """Return a directory for PATH that has an `hl-smi` which knows this machine."""
+        """Return a directory for PATH with an `hl-smi` that reads this machine."""
         directory = self.path.parent / "bin"
         directory.mkdir(exist_ok=True)
         command = directory / "hl-smi"
@@ -166,21 +166,21 @@ class FakeMachine:
     # -- devices ---------------------------------------------------------------------------------
 
     def gpu(self, slot: int) -> Gpu:
-        """Take hold of a GPU."""
+        """Return the GPU in a slot."""
         return Gpu(self.scenario, "nvidia", slot)
 
     def hpu(self, slot: int) -> Hpu:
-        """Take hold of a Gaudi card."""
+        """Return the Gaudi card in a slot."""
         return Hpu(self.scenario, "habana", slot)
 
     def device(self, slot: int, kind: Kind = "gpu") -> Accelerator:
-        """Take hold of a device of either kind."""
+        """Return the device of either kind in a slot."""
         return self.gpu(slot) if kind == "gpu" else self.hpu(slot)
 
     def add_gpu(self) -> Gpu:
-        """Plug in another GPU in the first free slot.
+        """Add a GPU in the first free slot.
 
-        Running processes count it after their next start of the library, or at once where
+        Running processes count the GPU after they have initialised the library again, or at once if
         `see_added_at_once` was called.
         """
         gpu = self.gpu(self._free_slot("gpu"))
@@ -188,61 +188,61 @@ class FakeMachine:
         return gpu
 
     def add_hpu(self) -> Hpu:
-        """Plug in another Gaudi card in the first free slot."""
+        """Add a Gaudi card in the first free slot."""
         hpu = self.hpu(self._free_slot("hpu"))
         self._plug_in(hpu, hpu_values(self._number("hpu")))
         return hpu
 
     def see_added_at_once(self, kind: Kind = "gpu", *, seen: bool = True) -> None:
-        """Let running processes see added and removed devices without a new start."""
+        """Set whether running processes see added and removed devices at once."""
         self._driver(kind).added_seen_at_once = seen
 
     def remove_gpu(self, slot: int) -> None:
-        """Unplug a GPU."""
+        """Remove a GPU; see `Accelerator.remove`."""
         self.gpu(slot).remove()
 
     def lose(self, slot: int, kind: Kind = "gpu", *, hidden: bool = False) -> None:
-        """Let a device fall off the bus; see `Accelerator.lose`."""
+        """Make a device fall off the bus; see `Accelerator.lose`."""
         self.device(slot, kind).lose(hidden=hidden)
 
     def restore(self, slot: int, kind: Kind = "gpu") -> None:
-        """Bring a lost device back."""
+        """Return a lost device to the bus."""
         self.device(slot, kind).restore()
 
     def delay(
         self, microseconds: int, slot: int | None = None, kind: Kind = "gpu", *, spin: bool = False
     ) -> None:
-        """Make every call about one device, or about each of a kind, take longer."""
+        """Make every call about one device, or about all devices of a kind, take longer."""
         for place in range(CONSTANTS["DEVICE_LIMIT"]) if slot is None else (slot,):
             self.device(place, kind).delay(microseconds, spin=spin)
 
     def deliver_xid(self, slot: int, code: int) -> None:
-        """Report a critical XID of a GPU."""
+        """Deliver the event of a GPU's critical Xid."""
         self.gpu(slot).deliver_xid(code)
 
     def square_wave(self, slot: int, duty: float = 0.25, period_seconds: float = 2.0) -> None:
-        """Let a GPU be busy in turns, as if it had always been so."""
+        """Set a GPU's load to a square wave, also for the past."""
         self.gpu(slot).square_wave(duty, period_seconds)
 
     def constant_load(self, slot: int, percent: int) -> None:
-        """Let a GPU be busy to this percentage, as if it had always been so."""
+        """Set a GPU's load to a constant percentage, also for the past."""
         self.gpu(slot).constant_load(percent)
 
     def idle(self, slot: int) -> None:
-        """Let a GPU leave no samples."""
+        """Make a GPU produce no samples."""
         self.gpu(slot).idle()
 
     def processes(self, slot: int, processes: Iterable[tuple[int, int]]) -> None:
-        """Run these (process id, bytes) on a GPU and no others."""
+        """Replace the processes on a GPU by pairs of process ID and bytes."""
         self.gpu(slot).set_processes(processes)
 
     # -- faults ----------------------------------------------------------------------------------
 
     def hang(self, function: str, device: int | None = None, milliseconds: int = FOREVER) -> None:
-        """Let calls of a function block, each for this long or until `unhang`.
+        """Make calls of a function block, each for a duration or until `unhang`.
 
         Args:
-            function: Its name in the C library.
+            function: The function's name in the C library.
             device: The slot; None for every device and for functions without one.
             milliseconds: FOREVER or a number above 0.
         """
@@ -250,16 +250,16 @@ class FakeMachine:
         self.scenario.faults_used = 1
 
     def unhang(self, function: str, device: int | None = None) -> None:
-        """End a hang; calls that it holds go on at once."""
+        """End a hang; blocked calls continue at once."""
         self._fault(function, device).hang_milliseconds = 0
 
     def fail(self, function: str, device: int | None, code: int) -> None:
-        """Let a function answer this error; 0 ends it."""
+        """Make a function return an error code; 0 ends the failure."""
         self._fault(function, device).code = code
         self.scenario.faults_used = 1
 
     def fail_field(self, field: int, device: int | None, code: int) -> None:
-        """Let one entry of nvmlDeviceGetFieldValues answer this error; 0 ends it."""
+        """Make one field of nvmlDeviceGetFieldValues return an error code; 0 ends the failure."""
         faults = self.scenario.field_faults
         wanted = (field, -1 if device is None else device)
         count = self.scenario.field_fault_count
@@ -281,24 +281,24 @@ class FakeMachine:
     # -- drivers ---------------------------------------------------------------------------------
 
     def unload_driver(self, kind: Kind = "gpu", code: int = 1) -> None:
-        """Take the kernel driver away.
+        """Unload the kernel driver.
 
         Args:
-            kind: Which vendor's.
-            code: What running processes are answered; starting the library says DRIVER_NOT_LOADED.
+            kind: The kind of the vendor's devices.
+            code: The error of running processes; a new initialisation returns DRIVER_NOT_LOADED.
         """
         self._driver(kind).unloaded_code = code
         self._driver(kind).loaded = 0
         wake(self.scenario)
 
     def load_driver(self, kind: Kind = "gpu", *, reset: bool = True) -> None:
-        """Load the driver that fits the library on disk.
+        """Load the driver that matches the library on disk.
 
-        Processes that started the library before are uninitialised until they start it again.
+        Processes that initialised the library before must initialise it again.
 
         Args:
-            kind: Which vendor's.
-            reset: Counters and volatile errors start at zero, as in life.
+            kind: The kind of the vendor's devices.
+            reset: Whether counters and volatile errors start at zero, as with a real driver.
         """
         driver = self._driver(kind)
         driver.kernel_version = driver.library_version
@@ -312,15 +312,15 @@ class FakeMachine:
     def mismatch(
         self, version: str = NVML_UPGRADE, *, library_on_disk: bool = True, kind: Kind = "gpu"
     ) -> None:
-        """Upgrade the driver under running processes.
+        """Upgrade the driver while processes use it.
 
-        Those that have loaded the library are answered LIB_RM_VERSION_MISMATCH for good.
+        Processes that have loaded the library get LIB_RM_VERSION_MISMATCH from then on.
 
         Args:
             version: The driver's new version.
-            library_on_disk: The library was upgraded too, so that processes which load it from now
-                on work. False: they are refused as well, until `load_driver`.
-            kind: Which vendor's.
+            library_on_disk: Whether the library is upgraded too, so that processes which load it
+                from now on work. If not, they get the error as well, until `load_driver`.
+            kind: The kind of the vendor's devices.
         """
         driver = self._driver(kind)
         driver.epoch += 1
@@ -335,10 +335,10 @@ class FakeMachine:
     # -- time ------------------------------------------------------------------------------------
 
     def stop_clock(self, realtime_seconds: float | None = None) -> None:
-        """Stop the devices' clocks, so that counters and samples stand still.
+        """Stop the devices' clocks, so that counters and samples do not change.
 
         Args:
-            realtime_seconds: What their wall clock shows, in seconds since 1970; None for now.
+            realtime_seconds: The time of the wall clock, in seconds since 1970; None for now.
         """
         any_device = self.gpu(0)
         monotonic = any_device._monotonic_nanoseconds()
@@ -350,12 +350,12 @@ class FakeMachine:
         self.scenario.clock_stopped = 1
 
     def advance(self, seconds: float) -> None:
-        """Let a stopped clock show this much more."""
+        """Advance the stopped clocks."""
         self.scenario.stopped_realtime_microseconds += round(seconds * 1e6)
         self.scenario.stopped_monotonic_nanoseconds += round(seconds * 1e9)
 
     def start_clock(self) -> None:
-        """Let the clocks go again; counters go on from where they stood."""
+        """Start the clocks again; counters continue from their values."""
         everyone = [a for kind in _VENDORS for a in self._accelerators(kind)]
         stood = [{name: a.counter_value(name) for name in COUNTERS} for a in everyone]
         self.scenario.clock_stopped = 0
@@ -365,17 +365,17 @@ class FakeMachine:
     # -- calls -----------------------------------------------------------------------------------
 
     def calls(self, function: str, device: int | None = None) -> int:
-        """Count the calls of a function by all processes, about one device or in all."""
+        """Return how often all processes called a function, about one device or in total."""
         row = self.scenario.calls[function_row(function)]
         return sum(row) if device is None else row[1 + device]
 
     def calls_by_function(self) -> dict[str, int]:
-        """Count the calls of each function that was called."""
+        """Return the number of calls of each function that was called."""
         counts = {name: sum(self.scenario.calls[row]) for name, row in FUNCTIONS.items()}
         return {name: count for name, count in counts.items() if count}
 
     def reset_calls(self) -> None:
-        """Count from zero again."""
+        """Reset the numbers of calls to zero."""
         ctypes.memset(ctypes.addressof(self.scenario.calls), 0, ctypes.sizeof(self.scenario.calls))
 
     # -- inside ----------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ class FakeMachine:
 
 
 def main() -> int:
-    """Run a command on a fake machine and give its exit status."""
+    """Run a command on a fake machine and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.fakes.machine", description="Run COMMAND on a fake machine."
     )
@@ -419,7 +419,7 @@ def main() -> int:
     parser.add_argument("--delay-us", type=int, default=0, help="added to each call about a device")
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     options = parser.parse_args()
-    # A command that is asked to end removes its machine.
+    # After SIGTERM, the machine's directory is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="fake-machine-") as directory:
         machine = FakeMachine(Path(directory), options.gpus, options.hpus, options.model)
@@ -437,7 +437,7 @@ def _take_signals() -> None:
 
 
 def _run(command: list[str], variables: dict[str, str]) -> int:
-    # A SIGTERM while the command is started would leave it running.
+    # A SIGTERM during the start of the command would leave the command running.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     with subprocess.Popen(command, env=variables, preexec_fn=_take_signals) as process:  # noqa: PLW1509 - no thread runs here
         try:

@@ -1,4 +1,4 @@
-"""What the fake devices are when they are new: idle, healthy, with their model's limits."""
+"""The attributes of new fake devices: idle, healthy, and with the limits of their model."""
 
 from __future__ import annotations
 
@@ -198,8 +198,8 @@ def gpu_values(model: str, number: int) -> dict[str, Any]:
     """Return the attributes of a new GPU.
 
     Args:
-        model: The name; one that is not known here has the limits of an H100.
-        number: Counts all GPUs the machine has ever had, so that no two are alike.
+        model: The model's name; an unknown model has the limits of an H100.
+        number: The number of GPUs that the machine had before, so that no two GPUs are alike.
     """
     return {
         **_GPU,
@@ -213,7 +213,7 @@ def gpu_values(model: str, number: int) -> dict[str, Any]:
 
 
 def hpu_values(number: int) -> dict[str, Any]:
-    """Return the attributes of a new Gaudi card; the number is as for GPUs."""
+    """Return the attributes of a new Gaudi card; `number` is as for GPUs."""
     return {
         **_HPU,
         "uuid": f"01P4-HL3090A0-18-U4V193-{number:02d}-07-00",

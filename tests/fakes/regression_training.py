@@ -1,7 +1,7 @@
-"""A small regression in plain Python that prints what it has learned, as JSON.
+"""A small regression in plain Python that prints the learned parameters as JSON.
 
-Run as `python -S -E regression_training.py SOURCE_ROOT TROUBLE`, where TROUBLE is `alone`, to train
-without the monitor, or what happens to the run directory once training has begun: `none`, `wipe` or
+Run as `python -S -E regression_training.py SOURCE_ROOT TROUBLE`. TROUBLE is `alone`, to train
+without the monitor, or the change to the run directory during the training: `none`, `wipe` or
 `fill`.
 """
 
@@ -19,22 +19,22 @@ RATE = 0.05
 
 
 class Nobody:
-    """Takes the place of the monitor."""
+    """A stand-in for the monitor, whose methods do nothing."""
 
     def __getattr__(self, _):
         return lambda *_, **__: nullcontext()
 
 
 def make_monitor(root):
-    """Make the monitor of a run."""
+    """Return the monitor of a run, from the package in `root`."""
     sys.path.insert(0, root)
-    from trainvitals import TrainingMonitor  # noqa: PLC0415 - a run that is alone does not have it
+    from trainvitals import TrainingMonitor  # noqa: PLC0415 - a run without the monitor does not import it
 
     return TrainingMonitor("regression", total_epochs=EPOCHS, publish_seconds=0)
 
 
 def make_trouble(kind):
-    """Do something to the run directory."""
+    """Delete or fill the run directory."""
     directory = Path(os.environ["TRAINVITALS_RUN_DIR"])
     if kind == "wipe":
         shutil.rmtree(directory)

@@ -1,7 +1,7 @@
-"""A training loop that does nothing but steps, as fast as it can, until it is killed.
+"""A training loop that only does steps, as fast as possible, until it is killed.
 
-Run as `python -S -E restless_training.py SOURCE_ROOT DIRECTORY RUN RANK SECONDS`. It says where its
-run file is, once it trains. Every number it records follows from the number of the step:
+Run as `python -S -E restless_training.py SOURCE_ROOT DIRECTORY RUN RANK SECONDS`. The loop prints
+the path of its run file. Every recorded number follows from the number of the step:
 
 =================================== ===========================
 samples, tokens                     7 and 21 times the step
@@ -10,7 +10,7 @@ evaluations                         one after every 100 steps
 validation loss, iou, dice          the evaluation, twice and three times
 =================================== ===========================
 
-A line on its standard input holds it up for SECONDS in the midst of its next step.
+After a line on standard input, one of the next ten steps takes SECONDS longer.
 """
 
 import select

@@ -1,11 +1,11 @@
 """The fake accelerators' shared memory, mirrored from `scenario.h` and `functions.h`.
 
-The headers are the one description of the layout; the ctypes structures here are built from them,
-so a member that is added there appears here without a second edit.
+The headers are the only description of the layout. The ctypes structures of this module are built
+from the headers, so a new member of a header's structure needs no change in this module.
 
     SCENARIO    the structure of the whole file
     CONSTANTS   the numbers that scenario.h defines
-    FUNCTIONS   row of each driver function in the tables of calls and faults
+    FUNCTIONS   the row of each driver function in the tables of calls and faults
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FUNCTIONS = {
 
 
 def create_scenario(path: Path) -> ctypes.Structure:
-    """Make the file again, all zero but for its mark, and map it."""
+    """Replace the file by one with zeros, its size and its magic number, and map it."""
     size = ctypes.sizeof(SCENARIO)
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(bytes(size))
@@ -78,7 +78,7 @@ def create_scenario(path: Path) -> ctypes.Structure:
 
 
 def open_scenario(path: Path) -> ctypes.Structure:
-    """Map an existing file; the mapping lives as long as what is returned."""
+    """Map an existing file; the mapping lasts as long as the returned structure."""
     with path.open("r+b") as file:
         return SCENARIO.from_buffer(mmap.mmap(file.fileno(), ctypes.sizeof(SCENARIO)))
 
@@ -88,9 +88,10 @@ _FUTEX_WAKE = 1
 
 
 def wake(scenario: ctypes.Structure) -> None:
-    """Rouse the calls that wait for events, so that they notice a change at once.
+    """Wake the calls that wait for events, so that they notice a change at once.
 
-    On processors whose futex call is not known here they notice within a second.
+    On processors for which this module has no number of the futex call, they notice a change within
+    a second.
     """
     scenario.wakes = (scenario.wakes + 1) % 2**32
     call = _FUTEX.get(platform.machine())

@@ -1,8 +1,8 @@
-"""A script that writes event files with torch's SummaryWriter and does what its input says.
+"""A script that writes the values on its standard input to event files with a SummaryWriter.
 
-Run as `python tensorboard_training.py FOLDER [RUN]`; with RUN it has a monitor too. Each line of its
-standard input has a step and what was logged there, as `3 train/loss=0.5 val_loss=0.25`. It is
-answered when the writer has flushed.
+Run as `python tensorboard_training.py FOLDER [RUN]`; with RUN, the script has a monitor too. Each
+line of standard input is a step with its values, such as `3 train/loss=0.5 val_loss=0.25`. The
+script prints `written` after each line, when the writer has flushed.
 """
 
 import sys
@@ -13,7 +13,7 @@ from trainvitals import TrainingMonitor
 
 
 def main():
-    """Log what is asked for."""
+    """Log the values on standard input."""
     folder, *run = sys.argv[1:]
     monitor = TrainingMonitor(*run, enabled=bool(run))
     writer = None

@@ -1,12 +1,12 @@
 """A PyTorch loop that takes steps until its standard input ends, for tests of traces.
 
-Arguments: a mode, and what it needs.
+Arguments: a mode, and a directory for files of the mode.
     plain           trains
     numpy           trains without PyTorch
     own             begins a profiler of its own in the third step of a trace, and writes its trace
     owned           has a profiler of its own from the start
     stall           takes 20 steps and then none
-    full            may write no file of more than 20000 bytes
+    full            cannot write files of more than 20000 bytes
     validate        validates after each third step of a trace
     ending          ends after the second step of a trace
 """
@@ -25,7 +25,7 @@ monitor = TrainingMonitor("traced")
 
 
 def wait_for_word(seconds):
-    """Return whether standard input has ended, within so many seconds."""
+    """Return whether standard input becomes readable or ends within `seconds`."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(ready)
 
@@ -35,7 +35,7 @@ if mode == "numpy":
         monitor.update_batch(1)
     sys.exit(0)
 
-import torch  # noqa: E402 - not where there is none
+import torch  # noqa: E402 - not imported in the mode without PyTorch
 
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
@@ -49,7 +49,7 @@ if mode == "owned":
 
 
 def train():
-    """Take a step."""
+    """Do a training step."""
     loss = model(torch.ones(4, 16)).sum()
     optimizer.zero_grad()
     loss.backward()

@@ -1,7 +1,7 @@
-"""A small fit by Lightning whose resources are watched.
+"""A small fit by Lightning whose resources the ResourceMonitorCallback records.
 
-Run as `python watched_fit.py FOLDER BATCHES PAUSES...`. Before each batch whose number is among the
-pauses it says so and waits for a line on its standard input.
+Run as `python watched_fit.py FOLDER BATCHES PAUSES...`. At each batch whose number is among PAUSES,
+the fit prints the number and waits for a line on standard input.
 """
 
 import sys
@@ -14,7 +14,7 @@ from trainvitals.lightning import ResourceMonitorCallback
 
 
 class Model(pl.LightningModule):
-    """Learns a sum, and pauses when it should."""
+    """A linear model that pauses at the given batches."""
 
     def __init__(self, pauses):
         super().__init__()
@@ -35,7 +35,7 @@ class Model(pl.LightningModule):
 
 def main():
     """Fit."""
-    warnings.simplefilter("ignore")  # it would warn of a small machine
+    warnings.simplefilter("ignore")  # Lightning would warn of a small machine
     torch.set_num_threads(1)
     folder, batches, *pauses = sys.argv[1:]
     data = torch.utils.data.TensorDataset(torch.ones(int(batches), 4), torch.ones(int(batches), 1))

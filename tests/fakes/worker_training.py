@@ -1,8 +1,8 @@
-"""A script that makes its monitor at module level and loads its data in other processes.
+"""A script that creates its monitor at module level and uses it in worker processes, too.
 
 Run as `python worker_training.py KIND`: `fork`, `spawn` and `forkserver` start workers as PyTorch's
-DataLoader does; `bare` forks by hand, and its child does what a careless one may. It prints the run
-file and what a worker said of its own monitors, as JSON, trains until a line comes, and ends.
+DataLoader does, and `bare` calls `os.fork`. The script trains, prints the paths of its run file and
+of the workers' monitors as JSON, and waits for a line on standard input.
 """
 
 import json
@@ -17,7 +17,7 @@ monitor = TrainingMonitor(f"loader {sys.argv[1]}")
 
 
 def work(answers):
-    """Do in a worker whatever a training script could do by mistake."""
+    """Use the monitors in a worker, as a training script could by mistake, and send their paths."""
     monitor.update_batch(1000, loss=9.0)
     monitor.log(stolen=1.0)
     monitor.checkpoint_saved()
@@ -30,7 +30,7 @@ def work(answers):
 
 
 def fork_by_hand():
-    """Fork a child that closes everything, trains, and ends as a script does: by an exception."""
+    """Fork a child that closes its descriptors, trains, and ends by an exception."""
     pid = os.fork()
     if pid == 0:
         os.closerange(3, 64)
@@ -41,7 +41,7 @@ def fork_by_hand():
 
 
 def main():
-    """Train, load and tell."""
+    """Start the workers, train, and print the paths."""
     kind = sys.argv[1]
     monitor.start_epoch()
     answers = []

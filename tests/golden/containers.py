@@ -1,4 +1,4 @@
-"""The containers of the golden scrape: one of everything that can be told of one."""
+"""The containers of the golden scrape, which have an example of every container metric."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ READING = ContainersReading(
 
 
 class GoldenContainers:
-    """Stands where the watch over the containers stands, and tells always the same."""
+    """A stand-in for the source of containers, whose reading never changes."""
 
     def read(self) -> ContainersReading:
-        """Return the containers."""
+        """Return the reading."""
         return READING
 
     def close(self) -> None:
-        """Have nothing to end."""
+        """Do nothing, as nothing is open."""

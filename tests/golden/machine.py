@@ -1,8 +1,8 @@
-"""The machine of the golden scrape: one of everything that a collector can tell.
+"""The machine of the golden scrape, which has an example of every metric of every collector.
 
-The host is `tests/fixtures/machine`, the accelerators are the fake libraries of `tests/fakes` with
-their clocks stopped, read by real child processes. What a page shows is the same on every machine
-and at every hour, save for what `PLACEHOLDERS` replaces.
+The host's files are `tests/fixtures/machine`. The accelerators are the fake libraries of
+`tests/fakes` with stopped clocks, read by real child processes. A page is the same on every machine
+and at any time, except for the values that `PLACEHOLDERS` replaces.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NOON = 1_700_049_600.0
 GIB = 1 << 30
 XID = 94
 
-# What the kernel writes while the machine is looked at: the first of two kills by its number alone,
-# for it keeps some of these lines back when there are many.
+# The kernel's log during the test. The first of the two OOM kills has no line `oom-kill:`, as the
+# kernel omits some of these lines if there are many.
 KERNEL_LOG = """\
 3,2150,49601000000,-;Memory cgroup out of memory: Killed process 5123 (python) total-vm:67804kB, \
 anon-rss:65000kB, file-rss:1520kB, shmem-rss:0kB, UID:0 pgtables:168kB oom_score_adj:0
@@ -57,7 +57,7 @@ anon-rss:2843064kB, file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:5620kB oom_sc
 4,2153,49602000000,-;NVRM: Xid (PCI:0000:1b:00): 94, pid=4242, name=python, Contained: SM (0x1).
 """
 
-# A held device that is quiet at the first look is idle.
+# A held device without activity is idle from the first scrape on.
 THRESHOLDS = """\
 groups:
 - name: thresholds
@@ -65,7 +65,7 @@ groups:
   - {record: 'threshold:accelerator_held_idle:reason_seconds', expr: vector(0)}
 """
 
-# What differs from run to run, and what stands there instead.
+# The values that differ between runs of the test, and their replacements.
 PLACEHOLDERS = (
     (r"^(trainvitals_build_info)\{.*\}", r'\1{python="PYTHON",version="VERSION"}'),
     (r"^(trainvitals_collector_duration_seconds\{.*\}) .*", r"\1 0.001"),
@@ -81,12 +81,12 @@ PLACEHOLDERS = (
 
 
 class GoldenMachine:
-    """A whole machine that is scraped in process.
+    """A machine that is scraped in the process of the test.
 
     Args:
-        directory: Where its files are made; it must be empty.
-        gpus: How many GPUs there are.
-        hpus: How many Gaudi cards there are.
+        directory: An empty directory for the machine's files.
+        gpus: The number of GPUs.
+        hpus: The number of Gaudi cards.
     """
 
     def __init__(self, directory: Path, *, gpus: int, hpus: int) -> None:
@@ -106,7 +106,7 @@ class GoldenMachine:
         self.runner: Runner
 
     def start(self) -> None:
-        """Open the drivers and make the collectors."""
+        """Open the drivers and create the collectors."""
         environ = {**os.environ, **self.fake.environment()}
         environ["PATH"] = f"{self.fake.hl_smi_directory()}:{environ['PATH']}"
         accelerators = AcceleratorSource(
@@ -130,7 +130,7 @@ class GoldenMachine:
         self.runner = Runner([build(self._parts) for build in built])
 
     def _replaced(self) -> dict[str, Callable[[Parts], Collector[Any]]]:
-        """Collectors that would look at this machine's clock, file systems or processes."""
+        """Return collectors that do not read this machine's clock, file systems or processes."""
         return {
             "container": lambda _: ContainerCollector(GoldenContainers()),
             "cpu": lambda parts: CpuCollector(roots=parts.roots, clock=lambda: self.now),
@@ -161,25 +161,25 @@ class GoldenMachine:
         }
 
     def scrape(self, names: Sequence[str] | None = None) -> Snapshot:
-        """Read everything, or these collectors, again."""
+        """Run all collectors, or the named ones, again."""
         time.sleep(1.5 * REUSE_SECONDS)
         return self.runner.snapshot(names, seconds=20.0)
 
     def advance(self, seconds: float) -> None:
-        """Let the host's clock and those of the accelerators show this much more."""
+        """Advance the clocks of the host and of the accelerators."""
         self.now += seconds
         self.fake.advance(seconds)
 
     def hang_mount(self, mountpoint: str) -> None:
-        """Let a file system's server no longer answer."""
+        """Make calls about a file system hang."""
         self._hung.add(os.fsencode(mountpoint))
 
     def hang_clock(self) -> None:
-        """Let the kernel no longer tell its clock's error."""
+        """Make the call that reads the error of the kernel's clock hang."""
         self._clock_hangs = True
 
     def close(self) -> None:
-        """End it all."""
+        """Close the machine and end its processes."""
         self._heal.set()
         self.fake.close()
         self.runner.close()
@@ -203,7 +203,7 @@ class GoldenMachine:
 
 @contextmanager
 def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
-    """Yield a machine that shows one of everything: two GPUs of different age and a Gaudi card."""
+    """Yield a machine with every metric, on two GPUs of different generations and a Gaudi card."""
     machine = GoldenMachine(directory, gpus=2, hpus=1)
     _load_h100(machine.fake)
     _load_turing(machine.fake)
@@ -218,7 +218,7 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
         _wait_until(lambda: machine.fake.calls("nvmlEventSetWait_v2") >= 2)
         machine.fake.deliver_xid(0, XID)
         _wait_until(lambda: b"accelerator_xid_errors_total{" in _write(machine.scrape()))
-        for _ in range(3):  # so many windows make a straggler
+        for _ in range(3):  # a straggler is reported after three windows
             machine.runs.train(40)
             machine.scrape(["training"])
         yield machine
@@ -228,7 +228,7 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
 
 @contextmanager
 def failing_machine(directory: Path) -> Iterator[GoldenMachine]:
-    """Yield a machine on which much has failed: a GPU is lost, another hangs, a server is dead."""
+    """Yield a machine with failures, such as a lost GPU, a hung GPU and a hung file system."""
     machine = GoldenMachine(directory, gpus=3, hpus=0)
     machine.start()
     try:
@@ -244,16 +244,16 @@ def failing_machine(directory: Path) -> Iterator[GoldenMachine]:
 
 
 def fill_in_placeholders(page: str) -> str:
-    """Replace what differs from run to run."""
+    """Return the page with replacements for the values that differ between runs of the test."""
     for pattern, replacement in PLACEHOLDERS:
         page = re.sub(pattern, replacement, page, flags=re.MULTILINE)
     return page
 
 
 def write_text(snapshot: Snapshot) -> str:
-    """Write the page in the text format, with a comment where each collector begins.
+    """Return the page in the text format, with a comment where each collector begins.
 
-    The comments apart, it is what `/metrics` answers.
+    Without the comments, the page is the response of `/metrics`.
     """
     exposition = Exposition()
     subjects = {entry.name: entry.subject for entry in COLLECTORS}
@@ -270,7 +270,7 @@ def write_text(snapshot: Snapshot) -> str:
 
 
 def write_openmetrics(snapshot: Snapshot) -> str:
-    """Write the page in OpenMetrics."""
+    """Return the page in the OpenMetrics format."""
     return fill_in_placeholders(Exposition(openmetrics=True).write(snapshot.blocks).decode())
 
 
@@ -291,13 +291,13 @@ def _load_h100(fake: FakeMachine) -> None:
     gpu.recovery_action = 1
     gpu.pcie_replays = 7
     gpu.nvlink_transmit_kib, gpu.nvlink_receive_kib = 4_000_000, 5_000_000
-    gpu.nvlink_error_fields = 2  # each link's own
+    gpu.nvlink_error_fields = 2  # the fields 161 to 163, one set for each link
     gpu.nvlink_crc_flit_errors, gpu.nvlink_replay_errors = 5, 2
     gpu.set_processes([(4242, 40 * GIB), (4243, 21 * GIB), (4244, -1)])
 
 
 def _load_turing(fake: FakeMachine) -> None:
-    """Make the second GPU an older one: it has a fan and retired pages, and two NVLinks."""
+    """Make the second GPU an older model with a fan, retired pages and two NVLinks."""
     gpu = fake.gpu(1)
     gpu.configure(
         {
@@ -348,7 +348,7 @@ def _load_gaudi(fake: FakeMachine) -> None:
 
 
 def _spend_cpu_time(stat: Path) -> None:
-    """Let 2 s of 4 cores pass: 400 of 800 ticks busy, 80 waiting for I/O."""
+    """Add 2 s of 4 cores to `/proc/stat`: of 800 ticks, 400 are busy and 80 wait for I/O."""
     before = "cpu  40000 1000 15000 900000 7000 0 500 100 200 0"
     after = "cpu  40300 1000 15100 900320 7080 0 500 100 200 0"
     text = stat.read_text(encoding="ascii")
@@ -361,7 +361,7 @@ def _write(snapshot: Snapshot) -> bytes:
 
 
 def _wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait for what another process does in its own time."""
+    """Wait until a condition that depends on another process holds."""
     until = time.monotonic() + 20.0
     while not is_so():
         assert time.monotonic() < until

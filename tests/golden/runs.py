@@ -1,7 +1,7 @@
 """The training runs of the golden scrape: two ranks that train, one that was killed, and a log.
 
-The run files are written here, word by word, and a child process holds the locks of those that
-live. All of it follows the golden machine's clock.
+This module writes the run files itself, and a child process holds the locks of the live ranks'
+files. All times follow the golden machine's clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from trainvitals.sources.runs.source import TrainingOptions
 BOOT_ID = "6d0f2a4e-8a55-4f2c-9a62-1f7f0a3c5b11"
 UPTIME_SECONDS = 49_600.0
 START_TICKS = 4_600_000
-# Their last record is a quarter of a second old when the page is read, 2.5 s after noon.
+# The ranks' last record is a quarter of a second old when the page is read, 2.5 s after noon.
 TOLD_AT = 2.25
 LINE = "Epoch 12: val_loss: 0.9075 | val_iou: 0.0902 | val_dice: 0.1623\n"
 BASELINES = """\
@@ -52,7 +52,7 @@ _HOLD = (
     "print('held', flush=True)\n"
     "sys.stdin.read()\n"
 )
-# What the ranks have told by noon.
+# The values that the ranks have reported by noon.
 STEP_VALUES = {
     "phase": float(Phase.FORWARD),
     "steps": 5000.0,
@@ -129,8 +129,8 @@ FIRST_STATE_VALUES = {
     "metric_0": 0.5,
     "metric_1": 0.25,
 }
-# The second rank learns its baseline and has raised an alert; so that there is room for all of
-# that, its framework tells neither memory nor epochs.
+# The second rank has a baseline and has raised an alert. To leave room for these values, its
+# framework reports neither memory nor epochs.
 SECOND_STATE_VALUES = {
     **{
         name: value
@@ -146,10 +146,10 @@ SECOND_STATE_VALUES = {
 
 
 class GoldenRuns:
-    """Run files and a log, and the process that holds the locks.
+    """The run files, a log, and the process that holds the locks of the run files.
 
     Args:
-        directory: Where they are made; it must exist.
+        directory: The existing directory in which the files are written.
         procfs: The golden machine's `/proc`.
         noon: The golden machine's time, Unix seconds.
     """
@@ -183,13 +183,13 @@ class GoldenRuns:
         self._show_process(procfs)
 
     def train(self, steps: int) -> None:
-        """Let both ranks do so many more steps; the second waits long for its data."""
+        """Report more steps of both ranks; the second rank waits long for its data."""
         self._sequence += 1
         for rank, values in enumerate((FIRST_STATE_VALUES, SECOND_STATE_VALUES, STATE_VALUES)):
             self._publish(rank, steps if rank < 2 else 0, values)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process that holds the locks."""
         self._holder.communicate()
 
     def _compose(self, rank: int) -> bytes:
@@ -260,7 +260,7 @@ class GoldenRuns:
                 file.write(words + struct.pack("<Q", zlib.crc32(words)))
 
     def _kill_the_third(self) -> None:
-        """Leave the note of an exporter that saw the kernel kill the third rank."""
+        """Write the note of an exporter that saw the kernel kill the third rank."""
         note = {
             "format": 1,
             "reason": "oom",
@@ -275,7 +275,7 @@ class GoldenRuns:
         path.with_name(f"{path.name}.end").write_text(json.dumps(note), encoding="utf-8")
 
     def _show_process(self, procfs: Path) -> None:
-        """Let `/proc` show the process that holds the locks as one that is waiting."""
+        """Add the process that holds the locks to `/proc`, in state S."""
         folder = procfs / str(self._holder.pid)
         folder.mkdir()
         columns = " ".join(["0"] * 18 + [str(START_TICKS)] + ["0"] * 31)

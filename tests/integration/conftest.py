@@ -1,8 +1,8 @@
-"""How long integration tests may last, and which share a process of pytest-xdist.
+"""The timeouts of integration tests, and their distribution to processes of pytest-xdist.
 
-Tests of one file share what its module fixtures start. Tests that use the machine's one Docker
-engine run one after the other, whatever file they are in; the first of them starts it, and makes
-the images where there are none.
+Tests of one file run in one process, as they share what the module fixtures start. Tests that use
+the machine's only Docker engine run one after the other, even from different files. The first of
+these tests starts the engine and builds missing images.
 """
 
 import pytest
@@ -15,7 +15,7 @@ _ENGINE_SECONDS = 900
 
 
 class FileScheduling(LoadScopeScheduling):
-    """A process for each file, and one for all files that use the Docker engine."""
+    """A scheduler with a process for each file, and one for all files that use Docker's engine."""
 
     def _split_scope(self, nodeid):
         """Return the group of a test, as xdist's own schedulers do."""
@@ -27,13 +27,14 @@ class FileScheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config, log):
     """Return the scheduler for `--dist loadscope`; None for another kind.
 
-    Marks of `xdist_group` do not reach xdist 3.8 from pytest 9.2, whose tests keep their names.
+    With pytest 9.2 and xdist 3.8, `xdist_group` marks have no effect, as they do not change test
+    IDs.
     """
     return FileScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_collection_modifyitems(config, items):
-    """Set the time that each test may take, unless it has its own."""
+    """Set the timeout of each integration test that has no timeout of its own."""
     if config.getoption("timeout") is not None:
         return
     for item in items:

@@ -1,4 +1,4 @@
-"""`trainvitals serve` as a process, and clients that mean no good."""
+"""`trainvitals serve` as a process, and hostile clients."""
 
 import itertools
 import socket
@@ -21,14 +21,14 @@ PATHS = ("/metrics", "/", "/live", "/api/v1/overview", "/api/v1/readings", "/hea
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_that_rebinds_its_name_reads_nothing(exporter, path):
-    """Every path is refused by the name of a web page, and answered by a name of this machine."""
+    """Every path is refused for a foreign Host header and served for `localhost`."""
     assert exporter.get(path, host=f"evil.example:{exporter.port}").status == 403
     assert exporter.get(path, host=f"localhost:{exporter.port}").status == 200
 
 
 @pytest.fixture(scope="module")
 def exporter(tmp_path_factory):
-    """An exporter on a loopback address."""
+    """Start an exporter on a loopback address."""
     with ExporterProcess(tmp_path_factory.mktemp("exporter")) as exporter:
         yield exporter
 
@@ -41,7 +41,7 @@ def exporter(tmp_path_factory):
     ],
 )
 def test_further_names_are_configured(tmp_path, arguments, environ):
-    """A proxy may pass on its own name where the flag or the variable has it."""
+    """Host names from the flag or the environment variable are accepted, and others refused."""
     with ExporterProcess(tmp_path, arguments=arguments, environ=environ) as exporter:
         found = {
             host: exporter.get("/-/healthy", host=host).status
@@ -51,7 +51,7 @@ def test_further_names_are_configured(tmp_path, arguments, environ):
 
 
 def test_an_emptied_web_configuration_keeps_the_door_shut(tmp_path):
-    """A file that a full disk left empty turns no password off; log, metric and restart say so."""
+    """An emptied web configuration disables no passwords; log, metric and restart report it."""
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users: {{ann: {ANN}}}\n")
     flag = f"--web.config.file={path}"
@@ -67,14 +67,14 @@ def test_an_emptied_web_configuration_keeps_the_door_shut(tmp_path):
 
 
 def refused_reason(exporter):
-    """Return why the process collector is not whole; None if it is."""
+    """Return the failure reason of the process collector, or None if it succeeds."""
     page = exporter.get("/metrics?collect[]=process", authorization=login("ann", "right"))
     found = page.find("trainvitals_collector_failure_info", collector="process")
     return found[0].labels["reason"] if found else None
 
 
 def test_the_first_right_password_passes_48_guessers(tmp_path):
-    """After a restart, a scraper at the guessers' own address is answered within one scrape."""
+    """A correct password is accepted within the scrape timeout while 48 clients guess passwords."""
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users: {{ann: {ANN}}}\n")
     flag = f"--web.config.file={path}"
@@ -88,7 +88,7 @@ def test_the_first_right_password_passes_48_guessers(tmp_path):
 
 @pytest.mark.parametrize("path", ["/metrics", "/"])
 def test_clients_that_never_read_cost_no_scrape(exporter, path):
-    """More clients than there are places ask again and again and never read; each scrape succeeds."""
+    """Each scrape succeeds while 280 clients send requests and never read the answers."""
     requests = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 200
 
     def ask_without_reading(exporter, _number, stop):
@@ -106,7 +106,7 @@ def test_clients_that_never_read_cost_no_scrape(exporter, path):
 
 @contextmanager
 def hostile(exporter, count, attack):
-    """Let clients attack, again whenever they are cut off, from before the block until its end."""
+    """Run attacking clients until the block ends; a client that is cut off starts again."""
     stop, begun = threading.Event(), threading.Barrier(count + 1)
 
     def run(number):
@@ -129,12 +129,12 @@ def hostile(exporter, count, attack):
 
 
 def connect(exporter):
-    """Connect to the exporter."""
+    """Return a connection to the exporter."""
     return socket.create_connection(("127.0.0.1", exporter.port), timeout=30)
 
 
 def guess(exporter, number, stop):
-    """Guess passwords over one connection, each as soon as the one before was refused."""
+    """Guess passwords over one connection, each right after the refusal of the previous one."""
     with connect(exporter) as client:
         client.settimeout(2)
         for count in itertools.count():
@@ -147,5 +147,5 @@ def guess(exporter, number, stop):
 
 
 def login(name, password):
-    """Return a value of `Authorization`."""
+    """Return the `Authorization` header of a name and a password."""
     return "Basic " + b64encode(f"{name}:{password}".encode()).decode()

@@ -1,4 +1,4 @@
-"""A live PyTorch run is asked for a trace, gives it, and goes on whatever happens."""
+"""`trainvitals profile` requests a trace of a live PyTorch run, and the run continues."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Trainer:
     """A training process, with its run directory and the folder of its traces.
 
     Args:
-        folder: Where all of it is.
-        mode: What the process does; see `fakes/traced_training.py`.
+        folder: The directory for all files.
+        mode: The behaviour of the process; see `fakes/traced_training.py`.
     """
 
     def __init__(self, folder: Path, mode: str, **environ: str) -> None:
@@ -58,17 +58,17 @@ class Trainer:
 
     @property
     def path(self) -> Path:
-        """The run file."""
+        """The path of the run file."""
         (path,) = self.runs.glob("*.tv")
         return path
 
     def count_steps(self) -> float:
-        """Return how many steps it has taken."""
+        """Return the number of steps that the run has taken."""
         paths = list(self.runs.glob("*.tv"))
         return decode(paths[0].read_bytes()).step[STEP["steps"]] if paths else 0.0
 
     def wait_for_steps(self, number: float) -> None:
-        """Wait until it has taken so many steps more."""
+        """Wait until the run has taken this number of further steps."""
         wanted = max(0.0, self.count_steps()) + number
 
         def has_taken_them() -> bool:
@@ -78,15 +78,15 @@ class Trainer:
         wait_until(has_taken_them, 60)
 
     def answer(self) -> traces.TraceAnswer:
-        """Read what it says of the last request."""
+        """Return the run's answer to the last trace request."""
         return traces.decode_trace_answer(self.path.read_bytes())
 
     def wait_for_stage(self, *stages: TraceStage) -> None:
-        """Wait until a trace is so far."""
+        """Wait until the trace is in one of the stages."""
         wait_until(lambda: self.answer().stage in stages)
 
     def ask(self, *arguments: str, expect: int = 0, **options: object) -> tuple[str, str]:
-        """Ask for a trace; return the command's standard output and standard error."""
+        """Run `trainvitals profile`; return its standard output and standard error."""
         answer = subprocess.run(
             [*COMMAND, *arguments],
             env=self.environ,
@@ -101,7 +101,7 @@ class Trainer:
         return answer.stdout, answer.stderr
 
     def begin_to_ask(self, *arguments: str) -> subprocess.Popen[str]:
-        """Ask and do not wait."""
+        """Start `trainvitals profile` without waiting for its end."""
         return subprocess.Popen(
             [*COMMAND, *arguments],
             env=self.environ,
@@ -111,7 +111,7 @@ class Trainer:
         )
 
     def finish(self) -> tuple[int, int]:
-        """Let it end; return its steps and the errors of its monitor."""
+        """Let the run end; return its number of steps and the errors of its monitor."""
         assert self.process.stdin
         self.process.stdin.close()
         assert self.process.wait(60) == 0
@@ -119,7 +119,7 @@ class Trainer:
         return int(steps), int(errors)
 
     def close(self) -> None:
-        """Kill it."""
+        """Kill the process and close its pipes."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stderr):
@@ -129,7 +129,7 @@ class Trainer:
 
 @pytest.fixture
 def start(tmp_path):
-    """A function that starts a training process."""
+    """Return a function that starts a training process."""
     pytest.importorskip("torch")
     trainers = []
 
@@ -144,7 +144,7 @@ def start(tmp_path):
 
 
 def read_trace(folder):
-    """Read a trace as a viewer does; return its events."""
+    """Return the events of a trace after checks of its format."""
     document = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))
     assert {"schemaVersion", "traceEvents"} <= set(document)
     for event in document["traceEvents"]:
@@ -154,7 +154,7 @@ def read_trace(folder):
 
 
 def test_a_trace_of_the_next_steps(start):
-    """The files are there, private and whole, with so many steps, and the run goes on."""
+    """A trace has the requested steps and details in private files, and the run continues."""
     trainer = start()
     said, _ = trainer.ask("trac", "--steps", "4", "--record-shapes", "--with-stack")
     (folder,) = trainer.traces.iterdir()
@@ -180,7 +180,7 @@ def test_a_trace_of_the_next_steps(start):
 
 
 def test_json_and_a_second_trace(start):
-    """A program reads where the files are; one trace after the other has its own folder."""
+    """`--json` prints the paths of the files, and a second trace has its own folder."""
     trainer = start()
     documents = [json.loads(trainer.ask("traced", "--json", "--no-memory")[0]) for _ in range(2)]
     assert [document["steps"] for document in documents] == [5, 5]
@@ -192,7 +192,7 @@ def test_json_and_a_second_trace(start):
 
 
 def test_asking_twice(start):
-    """The second request is refused with what the first one waits for."""
+    """A second request is refused while the first one waits, and Ctrl-C withdraws the first."""
     trainer = start("stall")
     first = trainer.begin_to_ask("traced", "--timeout", "60")
     wait_until(lambda: traces.decode_trace_request(trainer.path.read_bytes()) is not None)
@@ -200,12 +200,12 @@ def test_asking_twice(start):
     assert "another request is active for run traced, rank 0" in said
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=30)
-    # Who has gone has taken the request back.
+    # The interrupted command has withdrawn its request.
     assert traces.decode_trace_request(trainer.path.read_bytes()) is None
 
 
 def test_asking_while_a_trace_is_taken(start):
-    """One trace at a time, and the run survives both who asks."""
+    """A request during a trace is refused, and the first trace and the run are not disturbed."""
     trainer = start()
     first = trainer.begin_to_ask("traced", "--steps", "100")
     trainer.wait_for_stage(TraceStage.TRACING, TraceStage.WRITING)
@@ -217,7 +217,7 @@ def test_asking_while_a_trace_is_taken(start):
 
 
 def test_a_run_that_takes_no_step(start):
-    """The command gives up after its time, and takes the request back."""
+    """The command fails after its timeout and withdraws the request if the run takes no step."""
     trainer = start("stall")
     _, said = trainer.ask("traced", "--timeout", "1.5", expect=2)
     assert "run traced has not seen the request yet after 1.5s" in said
@@ -226,7 +226,7 @@ def test_a_run_that_takes_no_step(start):
 
 
 def test_a_run_that_is_over(start):
-    """A run that is over, and one that never was, are refused with the reason."""
+    """A finished run, an unknown run and invalid arguments are refused with the reason."""
     trainer = start()
     trainer.finish()
     assert (
@@ -239,7 +239,7 @@ def test_a_run_that_is_over(start):
 
 
 def test_a_run_that_dies_meanwhile(start):
-    """The command does not wait for the dead."""
+    """The command fails at once if the run dies while it waits."""
     trainer = start("stall")
     asking = trainer.begin_to_ask("traced")
     wait_until(lambda: traces.decode_trace_request(trainer.path.read_bytes()) is not None)
@@ -251,7 +251,7 @@ def test_a_run_that_dies_meanwhile(start):
 
 
 def test_a_run_that_ends_in_a_trace(start):
-    """What was traced until then is written."""
+    """The steps that were traced before the run ended are written."""
     trainer = start("ending")
     said, _ = trainer.ask("traced", "--steps", "50")
     assert said.splitlines()[0] == "2 steps of run traced, rank 0 (the run ended)"
@@ -261,7 +261,7 @@ def test_a_run_that_ends_in_a_trace(start):
 
 
 def test_a_full_disk(start):
-    """No half trace stays, the reason is reported, and the run goes on."""
+    """On a full disk no partial trace is left, the reason is reported, and the run continues."""
     trainer = start("full")
     said, _ = trainer.ask("traced", "--steps", "50", "--record-shapes", expect=1)
     assert "took no trace: " in said
@@ -272,7 +272,7 @@ def test_a_full_disk(start):
 
 
 def test_a_folder_that_cannot_be_written(start):
-    """The reason names the folder and the variable."""
+    """The error for a folder that cannot be written names the folder and its variable."""
     trainer = start(TRAINVITALS_PROFILE_DIR="/proc/traces")
     said, _ = trainer.ask("traced", expect=1)
     assert "cannot write to /proc/traces: " in said
@@ -281,14 +281,14 @@ def test_a_folder_that_cannot_be_written(start):
 
 
 def test_without_a_folder_it_is_where_the_run_was_started(start):
-    """The working directory has a folder for traces."""
+    """Without a configured folder, traces are written below the run's working directory."""
     trainer = start(TRAINVITALS_PROFILE_DIR="")
     document = json.loads(trainer.ask("traced", "--steps", "1", "--json")[0])
     assert Path(document["trace"]).parents[1] == trainer.folder / "trainvitals-profiles"
 
 
 def test_a_run_without_pytorch(start):
-    """The request is refused with the reason."""
+    """The request to a run without PyTorch is refused with the reason."""
     trainer = start("numpy")
     said, progress = trainer.ask("traced", expect=1)
     assert "has not seen" not in progress
@@ -296,7 +296,7 @@ def test_a_run_without_pytorch(start):
 
 
 def test_a_profiler_of_the_programs_own_is_left_alone(start):
-    """PyTorch allows one, and the program was first."""
+    """No trace is taken while the program has a torch.profiler of its own."""
     trainer = start("owned")
     said, _ = trainer.ask("traced", expect=1)
     assert "the program has a torch.profiler of its own" in said
@@ -304,7 +304,7 @@ def test_a_profiler_of_the_programs_own_is_left_alone(start):
 
 
 def test_a_profiler_that_the_program_begins_goes_first(start):
-    """Its trace is whole, ours ends before, and the run goes on."""
+    """A trace ends when the program begins a torch.profiler of its own, which is not disturbed."""
     trainer = start("own")
     said, _ = trainer.ask("traced", "--steps", "50")
     assert said.splitlines()[0] == (
@@ -317,7 +317,7 @@ def test_a_profiler_that_the_program_begins_goes_first(start):
 
 
 def test_validation_ends_a_trace(start):
-    """What may last for hours is not recorded."""
+    """A trace ends when validation begins, because validation may last for hours."""
     trainer = start("validate")
     said, _ = trainer.ask("traced", "--steps", "50")
     assert said.splitlines()[0] == "3 steps of run traced, rank 0 (validation began)"
@@ -326,11 +326,11 @@ def test_validation_ends_a_trace(start):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_a_run_of_another_user(start, capsys):
-    """Who may not write the run file may not ask."""
+    """The run of another user is refused, because its run file cannot be written."""
     trainer = start()
     for path in (trainer.folder, *trainer.folder.parents[:3]):
         path.chmod(0o755)
-    # So that all is loaded before nothing can be read any more.
+    # All modules are loaded before the change of user, after which files cannot be read.
     assert main(["profile", "nobody", "--run-dir", str(trainer.runs)]) == 2
     "".encode("ascii")
     with as_nobody():
@@ -340,7 +340,7 @@ def test_a_run_of_another_user(start, capsys):
 
 
 def test_an_older_client(start):
-    """One that knows of no requests is not waited for."""
+    """The command does not wait for a run whose trainvitals is too old for trace requests."""
     trainer = start("stall")
     with trainer.path.open("r+b", buffering=0) as file:
         file.seek(runfile.TRACE_AT)

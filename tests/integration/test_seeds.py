@@ -1,4 +1,4 @@
-"""Every command that docs/seeds.md names, typed as it stands there, on a fake machine."""
+"""Every command in docs/seeds.md, run as it is written there, on a fake machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.unit.test_seeds import (
 from trainvitals.record.formats import CsvFormat
 
 ROOT = Path(__file__).parents[2]
-# What stands for a name of the reader's own, and what keeps a command within the test.
+# Replacements for placeholders in the commands, and arguments that confine a command to the test.
 OWN = {"NAME": "run", "gaudi3-trainer": "run", "RUN": "run", "FILE": "gpus.csv"}
 FOLDERS = {
     "--tensorboard.logdir": "events",
@@ -50,8 +50,8 @@ KEPT = {
     "top": "--once",  # without a terminal
 }
 
-# How each command of the page ends, and a word of its output. What the machine decides, such as
-# whether PyTorch is installed, may end in either way.
+# The possible exit codes of each command, and a text in its output. A command whose result depends
+# on the machine, such as on an installed PyTorch, may end in either way.
 FINE, FAULT, EITHER = (0,), (1,), (0, 1)
 ENDS = {
     "scripts/diagnose-container-death.sh": (FAULT, "Run run died"),
@@ -96,7 +96,7 @@ ENDS = {
     "trainvitals top --interval 1": (FINE, "NVIDIA H100"),
     "trainvitals top --json": (FINE, '"accelerators":'),
 }
-# What the page of metrics of each exporter has; of the last, a line of its log.
+# A text in the metrics of each exporter, or, for the last exporter, in its log.
 SERVED = {
     "trainvitals serve": "accelerator_devices",
     "trainvitals serve --accelerators.expected hpu=8": (
@@ -116,8 +116,7 @@ SERVED = {
     "trainvitals serve --trainlog.glob …": 'validation_loss{rank="0",run="a/logs/training"} 0.9075',
     "trainvitals serve --log.format json": '"message": "trainvitals',
 }
-# Those that need a stack, a run with PyTorch, a past day or a file that root alone may write: where
-# they run.
+# The tests of the commands that need a stack, a run with PyTorch, past data or a file of root.
 ELSEWHERE = {
     "trainvitals notify": "alerting",
     "trainvitals notify --test": "alerting",
@@ -134,7 +133,7 @@ PATIENCE_SECONDS = 100.0
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Return a home where all is that the commands name, and an environment with a machine."""
+    """Yield a home with all files that the commands name, and the environment of a fake machine."""
     home = tmp_path_factory.mktemp("seeds")
     (home / "requirements.txt").write_text("psutil>=5.9.0\nnvidia-ml-py\n")
     (home / "baselines.yml").write_text("baselines: [{run: 'run*', epochs_per_hour: 20}]\n")
@@ -171,7 +170,7 @@ def place(tmp_path_factory) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def write_line(name: str) -> list[str]:
-    """Return a command of the page as a reader would type it, with paths of the reader's own."""
+    """Return the words of a command of the page, with its placeholders replaced."""
     line = (find_script(name) or name) if name.startswith("scripts/") else name
     words = [OWN.get(word, word) for word in shlex.split(line.split(" >> ")[0])]
     for at, word in enumerate(words):
@@ -185,7 +184,7 @@ def write_line(name: str) -> list[str]:
 
 
 def start(name: str, home: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
-    """Start a command of the page; of a crontab, what stands behind the times."""
+    """Start a command of the page; of a crontab line, only the command is started."""
     words = write_line(name.removeprefix("*/5 * * * * "))
     program = [sys.executable, str(ROOT / name)] if words[0].endswith(".py") else words
     return subprocess.Popen(
@@ -200,7 +199,7 @@ def start(name: str, home: Path, environ: dict[str, str]) -> subprocess.Popen[st
 
 
 def run_as_typed(name: str, home: Path, environ: dict[str, str]) -> str:
-    """Run a command; return what is wrong with its end or its output, an empty text for nothing."""
+    """Run a command; return a description of its wrong exit code or output, or an empty string."""
     codes, word = ENDS[name]
     with start(name, home, environ) as process:
         said, _ = process.communicate(timeout=PATIENCE_SECONDS)
@@ -212,7 +211,7 @@ def run_as_typed(name: str, home: Path, environ: dict[str, str]) -> str:
 
 @contextmanager
 def serve(name: str, home: Path, environ: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """Run an exporter; yield its address and the lines that it wrote until it listened."""
+    """Run an exporter; yield its address and its log lines up to the start of listening."""
     with start(name, home, environ) as process:
         lines: list[str] = []
         try:
@@ -227,7 +226,7 @@ def serve(name: str, home: Path, environ: dict[str, str]) -> Iterator[tuple[str,
 
 
 def fetch(address: str) -> str:
-    """Return a page, also of a status that is an error."""
+    """Return the body of a page, even if its status is an error."""
     try:
         with urlopen(address, timeout=30) as response:
             return response.read().decode()
@@ -236,7 +235,7 @@ def fetch(address: str) -> str:
 
 
 def test_every_command_of_the_page_is_tried():
-    """Here, or in the tests that have what it needs."""
+    """Every command of docs/seeds.md is run here or in the tests that `ELSEWHERE` names."""
     assert {*ENDS, *SERVED, *ELSEWHERE} == set(list_names("command"))
     for path in ELSEWHERE.values():
         assert (ROOT / "tests/integration" / path).exists()
@@ -244,9 +243,9 @@ def test_every_command_of_the_page_is_tried():
 
 @pytest.mark.timeout(600)
 def test_every_command_of_the_page_does_something(place):
-    """It ends with its exit code and says what it is for.
+    """Every command ends with its expected exit code and prints its expected text.
 
-    That its words can be parsed is known without running it; this is for what it then does.
+    Another test checks the arguments without a run; this test checks the behaviour.
     """
     home, environ = place
     in_turn = [name for name in ENDS if "docker-logging" in name]  # one reverts the other
@@ -260,7 +259,7 @@ def test_every_command_of_the_page_does_something(place):
 
 @pytest.mark.parametrize("name", SERVED)
 def test_an_exporter_of_the_page_serves_what_its_flag_is_for(name, place):
-    """As soon as it has found it."""
+    """An exporter with the flags of the page soon serves the metrics of these flags."""
     home, environ = place
     with serve(name, home, environ) as (address, lines):
         word = SERVED[name]
@@ -270,7 +269,7 @@ def test_an_exporter_of_the_page_serves_what_its_flag_is_for(name, place):
 
 
 def test_the_health_of_the_page_has_the_checks_of_the_document(place):
-    """`/health` and `/ready`, where 8 Gaudi cards are expected and one is there."""
+    """`/health` and `/ready` have the documented checks if one of 8 expected cards exists."""
     home, environ = place
     with serve("trainvitals serve --accelerators.expected hpu=8", home, environ) as (address, _):
         health, ready = (json.loads(fetch(address + path)) for path in ("/health", "/ready"))
@@ -281,7 +280,7 @@ def test_the_health_of_the_page_has_the_checks_of_the_document(place):
 
 
 def test_the_callback_is_called_as_in_the_document():
-    """The class itself, which needs Lightning; the one below it is tried without."""
+    """The documented calls of the Lightning callback match its signatures."""
     pytest.importorskip("lightning.pytorch")
     for name, written in CALLS.items():
         if name.startswith(CALLBACK) and written is not None:

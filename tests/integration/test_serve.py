@@ -1,4 +1,4 @@
-"""`trainvitals serve` as a process: its end, its children, and what it loads."""
+"""`trainvitals serve` as a process: its shutdown, its child processes and its imports."""
 
 import json
 import os
@@ -24,14 +24,14 @@ LISTENS = re.compile(r"info trainvitals \S+ listens on 127\.0\.0\.1:\d+$")
 
 @pytest.fixture
 def machine(tmp_path):
-    """Four GPUs."""
+    """Start a fake machine with four GPUs."""
     with FakeMachine(tmp_path, gpus=4) as machine:
         yield machine
 
 
 @pytest.fixture
 def start(tmp_path, machine):
-    """Starts exporters on the machine, and ends them."""
+    """Return a function that starts exporters on the machine; end them afterwards."""
     started = []
 
     def start_exporter(*arguments):
@@ -44,7 +44,7 @@ def start(tmp_path, machine):
 
 
 def wait_for_end(exporter):
-    """Wait until the exporter has ended; a wait for what hangs or idles would take longer."""
+    """Wait at most 20 s, less than an end that waits for a hung call or an idle client takes."""
     wait_until(lambda: not exporter.is_running, 20, describe=lambda: exporter.log)
 
 
@@ -54,11 +54,11 @@ def assert_gone(processes):
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.mark.flaky(reruns=3, only_rerun="AssertionError")  # an exporter that stalls answers less
+@pytest.mark.flaky(reruns=3, only_rerun="AssertionError")  # a stalled exporter serves fewer values
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("isolate", [False, True])
 def test_a_scrape_in_flight_is_answered_before_the_end(machine, start, number, isolate):
-    """Asked to end amid a scrape, it answers, and is gone with its children soon after."""
+    """A signal during a scrape lets the exporter answer before it ends with its child processes."""
     exporter = start(*["--accelerators.isolate"][:isolate])
     exporter.scrape_until(lambda page: page.value("accelerator_devices", kind="gpu") == 4)
     children = exporter.children()
@@ -67,7 +67,7 @@ def test_a_scrape_in_flight_is_answered_before_the_end(machine, start, number, i
     machine.delay(5_000)
 
     def count_calls() -> int:
-        # Threads that wait for events call the driver too, whether or not a scrape has come.
+        # Threads that wait for events also call the driver, with or without a scrape.
         return machine.calls_by_function()["nvmlDeviceGetTemperature"]
 
     calls = count_calls()
@@ -91,7 +91,7 @@ def test_a_scrape_in_flight_is_answered_before_the_end(machine, start, number, i
 
 @pytest.mark.parametrize("isolate", [False, True])
 def test_it_ends_at_once_while_a_driver_call_hangs(machine, start, isolate):
-    """A hung call keeps neither the end nor a child."""
+    """The exporter and its child process end promptly while a driver call hangs."""
     exporter = start(*["--accelerators.isolate"][:isolate])
     exporter.scrape()
     children = exporter.children()
@@ -107,7 +107,7 @@ def test_it_ends_at_once_while_a_driver_call_hangs(machine, start, isolate):
 
 @pytest.mark.parametrize("hang", [None, "nvmlDeviceGetTemperature", "nvmlInit"])
 def test_killed_it_leaves_no_child(machine, start, hang):
-    """A child exits when the exporter is gone, even while a driver call hangs in it."""
+    """The child process exits after SIGKILL of the exporter, even if its driver call hangs."""
     if hang == "nvmlInit":
         machine.hang(hang)
     exporter = start("--accelerators.isolate")
@@ -124,7 +124,7 @@ def test_killed_it_leaves_no_child(machine, start, hang):
 
 
 def test_sighup_reads_the_files_again(tmp_path, start):
-    """A changed file counts, one that is invalid is told, and the exporter lives on."""
+    """After SIGHUP a changed file applies, an invalid file is reported, and the exporter lives."""
     log, patterns = tmp_path / "train.log", tmp_path / "patterns.yml"
     text = "patterns: [{name: own, regex: '%s (?P<loss>[0-9.]+)'}]\n"
     patterns.write_text(text % "first")
@@ -154,7 +154,7 @@ def test_sighup_reads_the_files_again(tmp_path, start):
 
 
 def test_a_client_that_comes_too_late_is_refused(start):
-    """Once it was asked to end, new connections are refused."""
+    """The exporter refuses new connections after SIGTERM."""
     exporter = start()
     exporter.scrape()
     exporter.signal(signal.SIGTERM)
@@ -164,7 +164,7 @@ def test_a_client_that_comes_too_late_is_refused(start):
 
 
 def test_an_idle_connection_does_not_delay_the_end(start):
-    """A connection that a client keeps open for later is closed."""
+    """The exporter closes an idle connection and ends with exit code 0."""
     exporter = start()
     with socket.create_connection(("127.0.0.1", exporter.port), timeout=30) as client:
         client.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -176,7 +176,7 @@ def test_an_idle_connection_does_not_delay_the_end(start):
 
 
 def test_it_loads_only_what_it_needs(tmp_path):
-    """Without a web configuration, neither TLS, YAML, passwords, psutil nor prometheus_client."""
+    """Without a web configuration, `serve` does not import TLS, YAML, bcrypt or psutil."""
     code = (
         "import json, sys; from trainvitals.cli import main;"
         "main(['serve', '--web.listen-address=nowhere']);"
@@ -199,7 +199,7 @@ def test_it_loads_only_what_it_needs(tmp_path):
 
 
 def test_a_collector_that_is_turned_off_is_not_there(start):
-    """`--no-collector.NAME` removes its metrics and its reports."""
+    """`--no-collector.NAME` removes the metrics and the status of a collector."""
     exporter = start("--no-collector.pressure", "--no-collector.accelerator")
     page = exporter.scrape()
     collectors = page.values("trainvitals_collector_success", by="collector")
@@ -212,7 +212,7 @@ def test_a_collector_that_is_turned_off_is_not_there(start):
 
 
 def test_log_lines_are_json_for_who_wants_it(start):
-    """`--log.format=json` makes each line an object, the last one included."""
+    """With `--log.format=json` each log line, including the last one, is a JSON object."""
     exporter = start("--log.format=json")
     assert exporter.end() == 0, exporter.log
     entries = [json.loads(line) for line in exporter.log.splitlines()]

@@ -1,4 +1,4 @@
-"""TLS and basic authentication of the real exporter, as curl and Prometheus use them."""
+"""TLS and basic authentication of a real exporter, used by requests, curl and Prometheus."""
 
 import shutil
 import socket
@@ -36,7 +36,7 @@ scrape_configs:
 
 @pytest.fixture
 def exporter(tmp_path):
-    """The exporter with a certificate and one user."""
+    """Start an exporter with a certificate and one user."""
     make_certificate(tmp_path)
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(rounds=6)).decode()
     config = tmp_path / "web.yml"
@@ -49,7 +49,7 @@ def exporter(tmp_path):
 
 
 def call_curl(exporter, folder, *options):
-    """Have curl fetch /metrics and give the status code."""
+    """Fetch /metrics with curl and return the status code."""
     command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}"]
     url = f"https://localhost:{exporter.port}/metrics"
     done = subprocess.run(
@@ -62,7 +62,7 @@ def call_curl(exporter, folder, *options):
 
 
 def test_requests(exporter, tmp_path):
-    """The client of most Python programs checks the certificate, logs in, and unpacks the answer."""
+    """Requests verifies the certificate, logs in and unpacks a compressed answer."""
     url = f"https://localhost:{exporter.port}/metrics"
     with requests.Session() as session:
         session.trust_env = False
@@ -86,7 +86,7 @@ def test_curl(exporter, tmp_path):
 
 
 def test_prometheus_basic_auth(exporter, tmp_path):
-    """Prometheus scrapes with its own basic_auth; with a wrong password its target is down."""
+    """Prometheus scrapes with its basic_auth, and a target with a wrong password is down."""
     try:
         program = find_program("prometheus")
     except StackError as error:
@@ -117,7 +117,7 @@ def test_prometheus_basic_auth(exporter, tmp_path):
 
 
 def wait_for_both_targets(port):
-    """Return the last `up` of each job, once both were scraped."""
+    """Return the last `up` of each job after both were scraped."""
     url = f"http://127.0.0.1:{port}/api/v1/query?query=up"
     for _ in range(300):
         try:

@@ -35,13 +35,13 @@ class AlertmanagerProcess:
     """Alertmanager with a configuration, on a free port, while its `with` block lasts.
 
     Args:
-        program: The program.
-        config: Its configuration file.
-        directory: Where its data and its log go.
+        program: The path of the Alertmanager program.
+        config: The configuration file.
+        directory: The directory for data and log.
 
     Attributes:
-        url: Its address.
-        log: Its log file.
+        url: The address of Alertmanager.
+        log: The path of its log file.
     """
 
     def __init__(self, program: Path, config: Path, directory: Path) -> None:
@@ -64,7 +64,7 @@ class AlertmanagerProcess:
         ended: bool = False,
         started_seconds_ago: float = 0.0,
     ) -> None:
-        """Post alerts as Prometheus does: firing for five minutes, or over since now."""
+        """Post alerts as Prometheus does; they fire for five minutes, or end now if `ended`."""
         now = datetime.now(timezone.utc)
         ends = now if ended else now + timedelta(minutes=5)
         starts = now - timedelta(seconds=started_seconds_ago)
@@ -73,7 +73,7 @@ class AlertmanagerProcess:
         self.ask("POST", "/api/v2/alerts", json.dumps(alerts))
 
     def ask(self, method: str, path: str, body: str | None = None) -> bytes:
-        """Send a request and give the body of the answer, which must be 200."""
+        """Send a request and return the body of the answer, whose status must be 200."""
         headers = {"Content-Type": "application/json"}
         data = None if body is None else body.encode()
         answer = request(method, self.url + path, data=data, headers=headers)

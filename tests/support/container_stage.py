@@ -1,4 +1,4 @@
-"""A container that died, as a stand-in for an engine reports it."""
+"""Helpers that make a stand-in for a container engine report a container that died."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OTHER = "9a3b7c11d2e04f5566778899aabbccddeeff00112233445566778899aabbccdd"
 
 
 def write_iso(seconds: float) -> str:
-    """Write a time as an engine does."""
+    """Return a time in the ISO 8601 format of the engine's API."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S.%f}000Z"
 
 
@@ -30,7 +30,7 @@ def write_inspection(
     memory: int = 64 << 20,
     health: dict[str, object] | None = None,
 ) -> dict[str, object]:
-    """Write what `/containers/{id}/json` gives."""
+    """Return the document that an engine serves at `/containers/{id}/json`."""
     never = "0001-01-01T00:00:00Z"
     state: dict[str, object] = {
         "Status": status,
@@ -66,7 +66,7 @@ def write_inspection(
 def put_container(
     engine: EngineStandIn, inspection: dict[str, object], log: tuple[str, ...] = ()
 ) -> None:
-    """Have an engine know of a container, by its ID and its name."""
+    """Make an engine list a container, and serve its document and log under its ID and name."""
     id_, name = str(inspection["Id"]), str(inspection["Name"]).removeprefix("/")
     state = inspection["State"]
     assert isinstance(state, dict)
@@ -86,7 +86,10 @@ def put_container(
 
 
 def put_events(engine: EngineStandIn, *events: tuple[float, str, dict[str, str]]) -> None:
-    """Have an engine remember events: time, action, attributes; `id` is the container's."""
+    """Make an engine serve past events, each a time, an action and attributes.
+
+    The attribute `id` names the container of the event, which is `ID` by default.
+    """
     lines = []
     for time, action, attributes in events:
         rest = {name: value for name, value in attributes.items() if name != "id"}

@@ -1,10 +1,11 @@
-"""Deaths that were collected, each a file of evidence with the verdict it must get.
+"""Recorded process deaths, each a file with the evidence and the expected verdict.
 
-`tests/fixtures/deaths/NAME.txtar` has the form of the archives that Go's tests use (txtar). A line
-`-- FILE --` begins each section, which lasts until the next such line. `expected.yml` is the
-verdict, described by `Expected`; the others are the files of a folder of evidence, as `trainvitals
-diagnose --evidence` reads it. A line `FILE: OTHER` before the first section says that the file is
-the same as that of the death OTHER. NAME is a reason, or a reason with a variant behind `--`.
+`tests/fixtures/deaths/NAME.txtar` has the txtar format, which Go's tests use for archives. A line
+`-- FILE --` begins each section, which lasts until the next such line. The section `expected.yml`
+contains the verdict, which `Expected` describes. The other sections are the files of a folder that
+`trainvitals diagnose --evidence` can read. A line `FILE: OTHER` before the first section means that
+the file is the same as the file of the death OTHER. NAME is a reason, optionally followed by `--`
+and a variant.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ DEATHS = Path(__file__).parents[1] / "fixtures/deaths"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The verdict that `expected.yml` demands of a death.
+    """The verdict that `expected.yml` requires for a death.
 
     Attributes:
         reason: The verdict's reason.
-        confidence: Its confidence.
-        contributing: Reasons that must be among the contributing ones.
-        says: Words that must be in what the verdict says.
+        confidence: The verdict's confidence.
+        contributing: Reasons that must be among the contributing reasons.
+        says: Words that the text of the verdict must contain.
         forbidden: Reasons that must be neither the verdict nor contributing (`not` in the file).
     """
 
@@ -43,7 +44,7 @@ class Expected:
 
 
 def list_deaths() -> list[str]:
-    """Return the names of all deaths."""
+    """Return the names of all recorded deaths."""
     return sorted(path.stem for path in DEATHS.glob("*.txtar"))
 
 
@@ -54,7 +55,7 @@ def read_death(name: str) -> Evidence:
 
 
 def unpack_death(name: str, directory: Path) -> Path:
-    """Write the evidence of a death into a folder of its name and return that."""
+    """Write the evidence of a death into a folder of the same name and return that folder."""
     folder = directory / name
     folder.mkdir()
     for file, text in read_files(name).items():
@@ -64,7 +65,7 @@ def unpack_death(name: str, directory: Path) -> Path:
 
 
 def read_expected(name: str) -> Expected:
-    """Read the verdict that a death must get."""
+    """Read the verdict that is expected for a death."""
     document = yaml.safe_load(read_files(name)["expected.yml"])
     known = {"reason", "confidence", "contributing", "says", "not"}
     assert set(document) <= known, f"{name}: {set(document) - known}"
@@ -78,13 +79,13 @@ def read_expected(name: str) -> Expected:
 
 
 def split_archive(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text before the first section of an archive, and its files by their names."""
+    """Return the text before the first section of an archive, and the archive's files by name."""
     header, *parts = re.split(r"^-- (\S+) --\n", text, flags=re.MULTILINE)
     return header, dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def read_files(name: str) -> dict[str, str]:
-    """Return the files of a death by their names."""
+    """Return the files of a death by name."""
     header, files = split_archive((DEATHS / f"{name}.txtar").read_bytes().decode())
     for line in header.splitlines():
         file, _, other = line.partition(": ")
@@ -93,11 +94,11 @@ def read_files(name: str) -> dict[str, str]:
 
 
 def tell(finding: Finding) -> str:
-    """Return all that a finding says as one text."""
+    """Return the summary, the evidence and the steps of a finding as one text."""
     parts = (finding.summary, *finding.speaks_for, *finding.speaks_against, *finding.steps)
     return "\n".join(parts)
 
 
 def reasons_of(verdict: Verdict) -> set[str]:
-    """Return the reasons that a verdict names at all."""
+    """Return the reason of a verdict and all its contributing reasons."""
     return {verdict.reason, *(finding.reason for finding in verdict.contributing)}

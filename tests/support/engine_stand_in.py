@@ -1,7 +1,8 @@
 """A stand-in for a container engine: a real HTTP server on a real Unix socket.
 
-It answers what a test puts there, streams what a test sends, hangs like an engine that got
-SIGSTOP, goes away and comes back, and remembers every request.
+The server returns the answers that a test sets, streams the data that a test sends, and records
+every request. A test can also make the server hang, like an engine that got SIGSTOP, or stop and
+start it again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ID = "16fe8757374fb69ffa4e93b206907a357af5739932654be0c200f4361887f5ea"
 
 @dataclass(frozen=True)
 class Request:
-    """One request: its method, its path, and the query behind it, decoded."""
+    """One request: its method, its path and its decoded query."""
 
     method: str
     path: str
@@ -60,7 +61,7 @@ class _Server(ThreadingMixIn, UnixStreamServer):
         super().__init__(str(path), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let a client hang up as it likes; show all other errors."""
+        """Ignore the error of a client that closed its connection; report all other errors."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -100,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(refusal)
             return
         pieces: SimpleQueue[bytes | _End] = SimpleQueue()
-        is_begun = path == "/events"  # a log's head comes with its first line
+        is_begun = path == "/events"  # the headers of a log are sent with its first line
         engine.streams.append((path, pieces))
         try:
             if is_begun:
@@ -119,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             engine.streams.remove((path, pieces))
 
     def _wait_for(self, pieces: SimpleQueue[bytes | _End]) -> bytes | _End:
-        """Wait for what to send next, or until the client has hung up."""
+        """Wait for the next piece to send, or until the client has closed the connection."""
         while True:
             with suppress(Empty):
                 return pieces.get(timeout=0.1)
@@ -133,20 +134,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base has it
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
         """Log nothing."""
 
 
 class EngineStandIn:
-    """An engine that does as a test says, while its `with` block lasts.
+    """An engine under the control of a test, which listens during its `with` block.
 
     Attributes:
-        path: Its socket.
-        requests: What it was asked, the oldest first.
-        answers: What it answers, by path; `put` adds one.
-        refusals: Answers other than 200 to those who want to follow a path; `refuse` adds one.
-        streams: The streams that are open.
-        awake: Cleared, it takes connections and answers none, like an engine that got SIGSTOP.
+        path: The path of the engine's Unix socket.
+        requests: The requests received so far, oldest first.
+        answers: The answers by path; `put` adds an answer.
+        refusals: The error answers to requests that follow a path; `refuse` adds an answer.
+        streams: The open streams.
+        awake: While this event is cleared, the engine accepts connections but answers none, like
+            an engine that got SIGSTOP.
     """
 
     def __init__(self, path: Path) -> None:
@@ -165,7 +167,7 @@ class EngineStandIn:
 
     @property
     def address(self) -> str:
-        """Its address as a client takes it."""
+        """The address of the engine, in the form that a client expects."""
         return f"unix://{self.path}"
 
     @property
@@ -174,22 +176,22 @@ class EngineStandIn:
         return {request.method for request in self.requests}
 
     def put(self, path: str, document: object, *, status: int = 200) -> None:
-        """Answer a path: with bytes as they are, with anything else as JSON."""
+        """Set the answer to a path: bytes are sent unchanged, any other document as JSON."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         self.answers[path] = _Answer(status, body)
 
     def refuse(self, path: str, status: int, message: str) -> None:
-        """Refuse to stream a path."""
+        """Answer requests that follow a path with an error status and message."""
         self.refusals[path] = _Answer(status, json.dumps({"message": message}).encode())
 
     def start(self) -> None:
-        """Listen, also again after `stop`."""
+        """Start to listen, for the first time or again after `stop`."""
         self.path.unlink(missing_ok=True)
         self._server = _Server(self.path, self)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
-        """Go away: streams end without an answer, and the socket has no listener."""
+        """Cut off all streams and stop listening on the socket."""
         self.cut("")
         if self._server is not None:
             self._server.shutdown()
@@ -206,14 +208,14 @@ class EngineStandIn:
             self.awake.set()
 
     def await_streams(self, path: str, count: int = 1) -> None:
-        """Wait until that many streams of a path are open."""
+        """Wait until exactly `count` streams of a path are open."""
         wait_until(
             lambda: sum(entry[0] == path for entry in tuple(self.streams)) == count,
             describe=lambda: f"{path}: {self.streams}",
         )
 
     def send(self, path: str, data: bytes) -> None:
-        """Send a piece to all who follow a path."""
+        """Send a piece of data to all clients that follow a path."""
         for pieces in self._find(path):
             pieces.put(data)
 
@@ -225,16 +227,16 @@ class EngineStandIn:
         time_nano: int = 1_795_299_157_000_000_000,
         **attributes: str,
     ) -> None:
-        """Send an event of a container, as Docker writes it."""
+        """Send an event of a container in Docker's format."""
         self.send("/events", write_event(action, container, time_nano=time_nano, **attributes))
 
     def end(self, path: str) -> None:
-        """End all streams of a path as HTTP says."""
+        """End all streams of a path with a final chunk, as HTTP requires."""
         for pieces in self._find(path):
             pieces.put(_End(is_clean=True))
 
     def cut(self, path: str) -> None:
-        """Cut all streams of a path off; of all paths where it is empty."""
+        """Cut off all streams of a path; an empty path means the streams of all paths."""
         for pieces in self._find(path):
             pieces.put(_End(is_clean=False))
 
@@ -242,7 +244,7 @@ class EngineStandIn:
         return [pieces for name, pieces in tuple(self.streams) if path in {"", name}]
 
     def __enter__(self) -> Self:
-        """Begin to listen."""
+        """Start to listen."""
         self.start()
         return self
 
@@ -252,7 +254,7 @@ class EngineStandIn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Go away for good."""
+        """Stop listening and remove the socket."""
         self.awake.set()
         self.stop()
         self.path.unlink(missing_ok=True)
@@ -265,7 +267,7 @@ def write_event(
     time_nano: int = 1_795_299_157_000_000_000,
     **attributes: str,
 ) -> bytes:
-    """Write an event of a container, as Docker does."""
+    """Return an event of a container in Docker's format."""
     actor = {"ID": container, "Attributes": {"image": "busybox", "name": "job", **attributes}}
     event = {
         "Type": "container",
@@ -278,5 +280,5 @@ def write_event(
 
 
 def write_frame(text: bytes, *, channel: int = 1) -> bytes:
-    """Write a frame of a log: 1 is standard output, 2 standard error."""
+    """Return a frame of a container's log: channel 1 is standard output, 2 is standard error."""
     return struct.pack(">BxxxI", channel, len(text)) + text

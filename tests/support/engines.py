@@ -1,4 +1,4 @@
-"""Real container engines for tests: the machine's own, and second ones that a test may break.
+"""Real container engines for tests: the machine's own engine, and others that a test may break.
 
     def test_it(engine):  # the environment of a `docker` whose engine answers
     def test_it(second_engine):
@@ -6,8 +6,9 @@
             second.docker("run", "-d", "busybox", "sleep", "9")
             second.stop_daemon()
 
-The machine's own engine is for all tests of a session: it is started when the first test asks,
-taken as it is where one answers already, and never stopped, hung or configured by a test.
+All tests of a session share the machine's own engine. An engine that already answers is used
+unchanged; otherwise the first test that needs an engine starts it. No test may stop, suspend or
+configure this engine.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ Environment = dict[str, str]
 
 
 class NoEngineError(Exception):
-    """This machine cannot have an engine; the message says why."""
+    """The machine cannot run a container engine; the message gives the reason."""
 
 
 @contextlib.contextmanager
 def running_engine() -> Iterator[Environment]:
-    """Bring the machine's own engine up, or take the one that answers; end what was started.
+    """Use the machine's running engine, or start an engine and stop it after the block.
 
-    Gives:
-        The environment of a Docker client whose engine answers.
+    Yields:
+        The environment for a Docker client of this engine.
 
     Raises:
-        NoEngineError: There cannot be one.
+        NoEngineError: The machine cannot run an engine.
     """
-    # Not below pytest's own folders: a Unix socket's path may have 107 bytes.
+    # pytest's own folders have long names, and a Unix socket's path may have at most 107 bytes.
     directory = tempfile.mkdtemp(prefix="trainvitals-engine-")
     try:
         began = time.monotonic()
@@ -74,7 +75,7 @@ def running_engine() -> Iterator[Environment]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Environment]:
-    """Return the environment of a Docker client whose engine answers; end what was started."""
+    """Yield the environment for a Docker client of the machine's own engine."""
     with contextlib.ExitStack() as stack:
         try:
             environment = stack.enter_context(running_engine())
@@ -85,13 +86,13 @@ def engine() -> Iterator[Environment]:
 
 @pytest.fixture(scope="session")
 def python_image(engine: Environment) -> str:
-    """Return the name of an image with Python on the machine's own engine."""
+    """Return the name of an image with Python for the machine's own engine."""
     return engine.get("PYTHON_IMAGE", "python:3-slim")
 
 
 @pytest.fixture(scope="session")
 def newer_programs(engine: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder with the programs of a newer engine than this machine's own."""
+    """Return the folder with the programs of an engine newer than the machine's own."""
     directory = tmp_path_factory.mktemp("newer")
     said = subprocess.run(
         (_SCRIPT, "newer", directory), stderr=subprocess.PIPE, text=True, check=False
@@ -109,7 +110,7 @@ def make_second_engine(
     has_own_containerd: bool = False,
     programs: Path | None = None,
 ) -> SecondEngine:
-    """Make an engine that a test may break; skip where there cannot be one.
+    """Return an engine that a test may break; skip the test if the machine cannot run it.
 
     The arguments are those of `SecondEngine`.
     """
@@ -122,26 +123,27 @@ def make_second_engine(
 
 @pytest.fixture
 def second_engine(engine: Environment) -> Callable[..., SecondEngine]:
-    """Return `make_second_engine` without its first argument."""
+    """Return `make_second_engine` with its first argument bound to the machine's own engine."""
     return functools.partial(make_second_engine, engine)
 
 
 class SecondEngine:
-    """An engine of its own: own network, own data, own socket.
+    """A second container engine with its own network, data and socket.
 
-    Without a network namespace of its own its start would take the first engine's bridge away.
+    Without a separate network namespace, the second engine would remove the first engine's bridge
+    at its start.
 
     Args:
-        first: The environment of a client of the machine's own engine, for images.
-        daemon_json: What the daemon is configured with.
-        has_own_containerd: Whether containerd is no child of the daemon and outlives it, as it
-            does where systemd starts both.
-        programs: What `.ci/engine newer` unpacked; None for this machine's own.
+        first: The environment for a client of the machine's own engine, which provides images.
+        daemon_json: The configuration of the daemon.
+        has_own_containerd: Whether containerd is started separately and outlives the daemon, as
+            it does if systemd starts both.
+        programs: The folder that `.ci/engine newer` filled; None for the machine's own programs.
 
     Attributes:
-        directory: Where all of it lies; gone with the block.
+        directory: The folder of all files of the engine, which is removed with the block.
         socket: The daemon's socket.
-        config: The daemon.json that it is started with.
+        config: The daemon.json that the daemon reads at its start.
     """
 
     def __init__(
@@ -183,23 +185,23 @@ class SecondEngine:
 
     @property
     def address(self) -> str:
-        """Its address, as `DOCKER_HOST` has it."""
+        """The address of the engine, in the form of `DOCKER_HOST`."""
         return f"unix://{self.socket}"
 
     @property
     def environment(self) -> Environment:
-        """The environment of a client of it."""
+        """The environment for a client of this engine."""
         return {**self._first, "DOCKER_HOST": self.address}
 
     @property
     def pid(self) -> int:
-        """The daemon's process."""
+        """The process ID of the daemon."""
         assert self._daemon is not None
         return self._daemon.pid
 
     @property
     def log(self) -> str:
-        """What the daemon has logged so far, over all its starts."""
+        """The log of the daemon so far, over all its starts."""
         return (self.directory / "dockerd.log").read_text(errors="replace")
 
     @property
@@ -213,10 +215,10 @@ class SecondEngine:
         return False
 
     def docker(self, *words: str, seconds: float = 60.0, is_checked: bool = True) -> str:
-        """Run `docker` and give its output.
+        """Run `docker` and return its output.
 
         Raises:
-            AssertionError: It failed; what it said is quoted.
+            AssertionError: The command failed; the message quotes its standard error.
         """
         said = subprocess.run(
             ("docker", *words),
@@ -232,12 +234,12 @@ class SecondEngine:
         return said.stdout.strip()
 
     def inspect(self, name: str) -> dict[str, Any]:
-        """Return what it knows of a container."""
+        """Return the output of `docker inspect` for a container."""
         found: list[dict[str, Any]] = json.loads(self.docker("inspect", name))
         return found[0]
 
     def load(self, image: str) -> None:
-        """Bring an image over from the machine's own engine."""
+        """Copy an image from the machine's own engine to this engine."""
         with subprocess.Popen(
             ("docker", "save", image), env=self._first, stdout=subprocess.PIPE
         ) as saved:
@@ -254,7 +256,7 @@ class SecondEngine:
         """Start the daemon and wait until it answers.
 
         Raises:
-            AssertionError: It ended, or does not answer in time; its log is quoted.
+            AssertionError: The daemon ended or did not answer in time; the message quotes its log.
         """
         parts: list[str | Path] = [
             *("dockerd", "--config-file", self.config, "--host", self.address),
@@ -267,28 +269,28 @@ class SecondEngine:
         self._wait_for_start(self._daemon, "dockerd.log", lambda: self.answers)
 
     def stop_daemon(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End the daemon with a signal and wait until it is gone."""
+        """Stop the daemon with a signal and wait until it has ended."""
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGCONT)
         self._daemon.send_signal(number)
         self._daemon.wait(_END_SECONDS)
 
     def restart_daemon(self) -> None:
-        """End the daemon and start it again, with what its daemon.json says now."""
+        """Stop the daemon and start it again with its current daemon.json."""
         self.stop_daemon()
         self.start_daemon()
 
     def signal_daemon(self, number: signal.Signals) -> None:
-        """Send the daemon a signal: SIGSTOP hangs it, SIGCONT has it go on, SIGHUP reloads."""
+        """Send a signal to the daemon: SIGSTOP suspends, SIGCONT continues, SIGHUP reloads."""
         os.kill(self.pid, number)
 
     def run_in_network(self, *words: str) -> None:
-        """Run a command in its network, where there is its bridge."""
+        """Run a command in the engine's network namespace, which contains its bridge."""
         assert self._network is not None
         subprocess.run((*_enter(self._network), *words), check=True)
 
     def end(self) -> None:
-        """End everything that it started, whatever state it is in, and remove its folder."""
+        """Stop all processes of the engine, whatever their state, and remove its folder."""
         if self._daemon is not None and self._daemon.poll() is None:
             self._daemon.send_signal(signal.SIGCONT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -304,7 +306,7 @@ class SecondEngine:
         shutil.rmtree(self.directory)
 
     def _kill_containers(self) -> None:
-        """Kill what runs, or the daemon waits ten seconds for what heeds no other signal."""
+        """Kill the containers, because the daemon waits 10 s for those that ignore SIGTERM."""
         words = self.docker("ps", "--quiet", seconds=_END_SECONDS, is_checked=False).split()
         if words:
             self.docker("kill", *words, seconds=_END_SECONDS, is_checked=False)
@@ -345,7 +347,7 @@ class SecondEngine:
             )
 
     def _end_shims(self) -> None:
-        """End what keeps containers after their daemon, with what runs in them."""
+        """Kill the shims, which outlive the daemon, and the processes in their containers."""
         mine = str(self.directory)
         for process in psutil.process_iter(["cmdline"]):
             if any(mine in word for word in process.info["cmdline"] or ()):
@@ -354,7 +356,7 @@ class SecondEngine:
 
 
 def _enter(process: subprocess.Popen[bytes]) -> tuple[str, ...]:
-    # Not `ip netns exec`: it mounts /sys again, and the engine finds no control groups.
+    # `ip netns exec` would remount /sys, and the engine would find no control groups.
     return ("nsenter", f"--net=/proc/{process.pid}/ns/net")
 
 

@@ -1,11 +1,11 @@
-"""The real exporter as a process of its own, and the pages it answers.
+"""The real exporter as a separate process, and the pages that it serves.
 
     with ExporterProcess(tmp_path, machine) as exporter:
         page = exporter.scrape()
         assert page.value("accelerator_power_watts", device="3") == 350.5
         assert page.find("accelerator_up") ...
 
-The process group it starts is ended with the block, whatever state it is in.
+The end of the block stops all processes of the exporter, whatever their state.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _ANSWER_SECONDS = 60.0
 
 
 class FindsLibraries(Protocol):
-    """A machine whose driver libraries a process finds by its environment, as `FakeMachine`."""
+    """A machine, such as `FakeMachine`, whose driver libraries a process finds by environment."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables."""
+        """Return the environment variables that name the libraries."""
         ...
 
 
 @dataclass(frozen=True)
 class Page:
-    """An answer to a scrape.
+    """The response to a scrape.
 
     Attributes:
         status: The HTTP status code.
-        headers: The headers, names in lower case.
+        headers: The headers, with names in lower case.
         text: The body.
-        seconds: How long it took.
+        seconds: The time that the request took.
     """
 
     status: int
@@ -62,7 +62,7 @@ class Page:
 
     @cached_property
     def families(self) -> dict[str, Metric]:
-        """The families, as prometheus_client reads them; its counters are without `_total`."""
+        """The families as parsed by prometheus_client, which names counters without `_total`."""
         return {family.name: family for family in text_string_to_metric_families(self.text)}
 
     @cached_property
@@ -71,7 +71,7 @@ class Page:
         return [sample for family in self.families.values() for sample in family.samples]
 
     def find(self, name: str | None = None, /, **labels: str) -> list[Sample]:
-        """Return the samples that have this name (any when None) and these labels."""
+        """Return the samples with this name (any name if None) and these labels."""
         return [
             sample
             for sample in self.samples
@@ -79,17 +79,17 @@ class Page:
         ]
 
     def value(self, name: str, /, **labels: str) -> float | None:
-        """Return the value of the one such sample; None when there is none.
+        """Return the value of the only sample with this name and these labels, or None.
 
         Raises:
-            AssertionError: There are several.
+            AssertionError: The page has several such samples.
         """
         found = self.find(name, **labels)
         assert len(found) <= 1, found
         return found[0].value if found else None
 
     def values(self, name: str, /, by: str, **labels: str) -> dict[str, float]:
-        """Return the values of all such samples by the value of one label."""
+        """Return the values of the samples with this name and these labels, keyed by a label."""
         return {sample.labels[by]: sample.value for sample in self.find(name, **labels)}
 
 
@@ -97,15 +97,15 @@ class ExporterProcess:
     """`python -m trainvitals serve` on a free port of 127.0.0.1.
 
     Args:
-        directory: Where its log is kept.
-        machine: Whose drivers it finds; none when None.
+        directory: The folder of the exporter's log.
+        machine: The machine whose drivers the exporter finds; None for no fake drivers.
         arguments: More arguments of `trainvitals serve`.
-        environ: More variables.
-        wrapper: A command that runs the exporter in its own place, such as `setpriv`.
+        environ: More environment variables.
+        wrapper: A command that replaces itself with the exporter, such as `setpriv`.
 
     Attributes:
-        port: Where it listens.
-        pid: Its process ID.
+        port: The port on which the exporter listens.
+        pid: The process ID of the exporter.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ExporterProcess:
         }
         command = [*wrapper, *ENDS_WITH_PARENT, sys.executable, "-m", "trainvitals", "serve"]
         if not any("container" in argument for argument in arguments):
-            command.append("--no-collector.container")  # of an engine that happens to run here
+            command.append("--no-collector.container")  # this machine may run a real engine
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--web.listen-address=127.0.0.1:0", *arguments],
@@ -148,19 +148,19 @@ class ExporterProcess:
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """The log of the exporter so far."""
         return self._log.read_text(errors="replace")
 
     def get(self, path: str, *, timeout: float = _ANSWER_SECONDS, **headers: str) -> Page:
-        """Ask for a path.
+        """Request a path.
 
         Args:
-            path: With its query.
-            timeout: How long to wait for the answer.
-            headers: Names as Python words: `x_prometheus_scrape_timeout_seconds="1"`.
+            path: The path with its query.
+            timeout: The time to wait for the response, in seconds.
+            headers: Headers named as Python words: `x_prometheus_scrape_timeout_seconds="1"`.
 
         Raises:
-            OSError: It did not answer in time, or not at all.
+            OSError: The exporter did not answer in time, or refused the connection.
         """
         started_at = time.monotonic()
         names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -171,11 +171,11 @@ class ExporterProcess:
         )
 
     def scrape(self, *collectors: str, timeout: float | None = None) -> Page:
-        """Ask for `/metrics`.
+        """Request `/metrics`.
 
         Args:
-            collectors: Which collectors; all when none is named.
-            timeout: What Prometheus would say it waits; nothing when None.
+            collectors: The collectors to query; all if none is named.
+            timeout: The scrape timeout to send in the header of Prometheus; None sends none.
         """
         query = "&".join(f"collect[]={name}" for name in collectors)
         headers = {} if timeout is None else {"x_prometheus_scrape_timeout_seconds": str(timeout)}
@@ -184,10 +184,10 @@ class ExporterProcess:
     def scrape_until(
         self, is_enough: Callable[[Page], bool], *collectors: str, seconds: float = 60.0
     ) -> Page:
-        """Scrape every 0.25 s until the page is as wished.
+        """Scrape every 0.25 s until a page satisfies a condition.
 
         Raises:
-            AssertionError: It was not within so many seconds.
+            AssertionError: No page satisfied the condition within the given seconds.
         """
         until = time.monotonic() + seconds
         while True:
@@ -198,20 +198,20 @@ class ExporterProcess:
             time.sleep(0.25)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the exporter."""
         self._process.send_signal(number)
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the exporter is still running."""
         return self._process.poll() is None
 
     def children(self) -> list[psutil.Process]:
-        """Return the processes it has started and that have not ended; zombies are left out."""
+        """Return the running child processes of the exporter, without zombies."""
         return [child for child in psutil.Process(self.pid).children() if _is_alive(child)]
 
     def end(self) -> int:
-        """End it, kill what is left of it and its children, and return its exit code."""
+        """Stop the exporter, kill its remaining processes, and return its exit code."""
         if self.is_running:
             self._process.terminate()
         try:
@@ -245,7 +245,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _members(session: int) -> list[int]:
-    """Processes of the session that the exporter was started in."""
+    """Return the processes of a session, which the exporter leads."""
     return [pid for pid in psutil.pids() if _session(pid) == session]
 
 

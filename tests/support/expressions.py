@@ -1,7 +1,7 @@
-"""The regular expressions of the package, found by themselves.
+"""A search for all regular expressions of the package.
 
-Those of a module's names are found in its values: also in tuples, mappings, dataclasses and closures.
-Those that a function writes are found in its source.
+Compiled patterns are found in the values of a module's names, also inside tuples, mappings,
+dataclasses and closures. Patterns that a function passes to `re` are found in its source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 PACKAGE = Path(__file__).parents[2] / "exporter/trainvitals"
 SEARCHES = frozenset({"search", "sub", "subn", "split", "findall", "finditer"})
 MATCHES = frozenset({"match", "fullmatch"})
-# What compiles an expression, or leads to what does.
+# Imports that mark a module which may hold expressions.
 _WORDS = re.compile(r"^import re$|^from trainvitals\.verdicts\.causes\.signs import", re.MULTILINE)
 
 
@@ -29,7 +29,7 @@ class Expression:
     Attributes:
         where: The module and the name or function.
         pattern: The expression.
-        methods: How it is applied: `search`, `match` and `fullmatch`.
+        methods: The methods that apply the expression: `search`, `match` and `fullmatch`.
     """
 
     where: str
@@ -59,13 +59,13 @@ def _find_values(module: str, tree: ast.Module) -> Iterator[Expression]:
 
 
 def _choose_methods(names: frozenset[str]) -> tuple[str, ...]:
-    """Return how a name is applied; a search where it is not known."""
+    """Return the methods that apply an expression; any other method counts as `search`."""
     chosen = names & MATCHES
     return tuple(sorted(chosen)) if chosen and not names & SEARCHES else ("search", *sorted(chosen))
 
 
 def _find_methods(tree: ast.Module) -> dict[str, frozenset[str]]:
-    """Return the methods that a module calls on each name of a pattern of its own."""
+    """Return, for each name that a module uses only for method calls, its pattern methods."""
     called: dict[str, frozenset[str]] = {}
     passed: set[str] = set()
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
@@ -81,7 +81,7 @@ def _find_methods(tree: ast.Module) -> dict[str, frozenset[str]]:
 
 
 def _walk(value: object, seen: set[int]) -> Iterator[re.Pattern[Any]]:
-    """Yield the patterns in a value, and in what it holds."""
+    """Yield the patterns in a value and in the values that it contains."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -103,7 +103,7 @@ def _walk(value: object, seen: set[int]) -> Iterator[re.Pattern[Any]]:
 
 
 def _find_calls(module: str, tree: ast.Module) -> Iterator[Expression]:
-    """Yield the expressions that functions write where they apply them."""
+    """Yield the constant expressions that functions pass directly to `re`."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             for name, call in _list_calls(function):
@@ -116,7 +116,7 @@ def _find_calls(module: str, tree: ast.Module) -> Iterator[Expression]:
 
 
 def find_computed(package: Path = PACKAGE) -> set[tuple[str, str]]:
-    """Return the places, by module and function, that compute an expression when they run."""
+    """Return the module and the function of each expression that is computed at run time."""
     return {
         (path.relative_to(package).as_posix(), function.name)
         for path in sorted(package.rglob("*.py"))

@@ -1,15 +1,16 @@
-"""A sequence of faults of one machine, each timed from the fault to its message at a webhook.
+"""A sequence of faults on one machine, each timed from the fault to its message at a webhook.
 
-As root, at the root of a checkout, on a machine with Prometheus and Alertmanager:
+Run the module as root, at the root of a checkout, on a machine with Prometheus and Alertmanager:
 
     python -m tests.support.fault_sequence
 
-It runs `trainvitals up`, or `make monitor-up` with --make, on free ports with a state directory of
-its own; the exporter finds eight GPUs of the fake driver and runs of real processes. Each fault follows as soon as the message about
-the one before has come, so that all but the first wait behind another message of their machine.
+The module runs `trainvitals up`, or `make monitor-up` with --make, on free ports and with its own
+state directory. The exporter finds eight GPUs of the fake driver and training runs of real
+processes. Each fault begins as soon as the message about the previous fault has arrived, so that
+every alert but the first follows another notification about the same machine.
 
-The stack sees two mounts that nobody else does: a disk that can be filled, and a `/proc/vmstat`
-that counts OOM kills.
+Two mounts are visible only to the stack: a disk that can be filled, and a `/proc/vmstat` that
+counts simulated OOM kills.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _TRAINING = ROOT / "tests/fakes/faulty_training.py"
 _PORTS = ("EXPORTER_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT", "GRAFANA_PORT")
 _RUNS = ("killed", "stopped", "diverged")
 _HOT, _LOST, _BROKEN = 3, 5, 2  # slots of GPUs
-# Full for a rule is less than 200 MB, and a disk below 5 GB does not count.
+# The alert rule calls a disk full below 200 MB and ignores disks smaller than 5 GB.
 _DISK_BYTES, _LEFT_BYTES = 6 << 30, 100_000_000
 _PATIENCE_SECONDS = 300.0
 _PAUSE_SECONDS = 0.2
@@ -53,13 +54,13 @@ _KILLS = re.compile(rb"(?m)^oom_kill (\d+)$")
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, and how it is seen.
+    """A fault, its alert, and the expression that shows it.
 
     Attributes:
-        name: What happens.
-        alert: The critical alert that tells of it.
-        shown: An expression that is true from the first scrape on that shows it.
-        begin: Lets it happen.
+        name: A description of the fault.
+        alert: The critical alert that reports the fault.
+        shown: An expression that is true from the first scrape that shows the fault.
+        begin: A function that causes the fault.
     """
 
     name: str
@@ -70,14 +71,14 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fault; seconds are None where nothing came.
+    """The measured result of a fault; a time is None if the scrape or message never came.
 
     Attributes:
-        fault: What happened.
-        alert: The alert.
-        shown_seconds: From the fault to the first scrape that showed it.
-        message_seconds: From the fault to the message.
-        message: Its text.
+        fault: The name of the fault.
+        alert: The name of the alert.
+        shown_seconds: The time from the fault to the first scrape that showed it.
+        message_seconds: The time from the fault to the message.
+        message: The text of the message.
     """
 
     fault: str
@@ -88,7 +89,7 @@ class Outcome:
 
 
 class Stage:
-    """A machine with a stack that watches it, and everything that can go wrong with it.
+    """A machine with a stack that monitors it, and the faults that the machine can have.
 
     Args:
         directory: An empty directory; a disk is mounted below it.
@@ -107,7 +108,7 @@ class Stage:
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Start everything, wait until all of it is seen to be well, and end it."""
+        """Start the machine, the runs and the stack, wait until all are healthy, and stop them."""
         with ExitStack() as undo:
             undo.enter_context(self.machine)
             undo.enter_context(self.receiver)
@@ -122,7 +123,7 @@ class Stage:
             yield
 
     def list_faults(self) -> tuple[Fault, ...]:
-        """Return the faults, in the order in which one does not silence another."""
+        """Return the faults in an order in which no fault inhibits the alert of another."""
         return (
             Fault(
                 "a run is killed",
@@ -181,7 +182,7 @@ class Stage:
         )
 
     def kill_exporter(self) -> Outcome:
-        """Kill the exporter, which the supervisor starts again, and return how long that took."""
+        """Kill the exporter and return how long the supervisor takes to restart it."""
         before, began = self._find_exporter(), time.monotonic()
         os.kill(before, signal.SIGKILL)
         wait_until(
@@ -192,7 +193,7 @@ class Stage:
         return Outcome("the exporter is killed", "", None, None, words)
 
     def play(self, fault: Fault) -> Outcome:
-        """Let a fault happen and wait for its message."""
+        """Cause a fault and wait for its message."""
         began, already = time.monotonic(), len(self.receiver.messages)
         fault.begin()
         shown: float | None = None
@@ -210,7 +211,7 @@ class Stage:
         words = text["annotations"]["description"]
         return Outcome(fault.name, fault.alert, shown, message.at - began, words)
 
-    # -- what happens ------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------
 
     def _signal(self, run: str, number: signal.Signals) -> None:
         self._trainers[run].send_signal(number)
@@ -266,7 +267,7 @@ class Stage:
             **os.environ,
             **self.machine.environment(),
             **{name: str(port) for name, port in self._ports.items()},
-            # Containers of others on this machine are no concern of it.
+            # The stack must not monitor other containers of this machine.
             "DOCKER_HOST": "none",
             "PYTHONPATH": str(ROOT / "exporter"),
             "STACK_WAY": "native",
@@ -307,9 +308,9 @@ class Stage:
 
 
 def play(stage: Stage, *, report: Callable[[str], None]) -> tuple[Outcome, ...]:
-    """Play all faults and return what came of them.
+    """Cause all faults and return their outcomes.
 
-    Mounts are left to the end of the process' own mount namespace.
+    The mounts remain until the mount namespace of the process ends.
     """
     outcomes = []
     with stage.playing():
@@ -349,7 +350,7 @@ def _format_row(outcome: Outcome) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the sequence in mounts of its own; 1 if a message took too long or did not come."""
+    """Run the sequence in its own mount namespace; return 1 if a message was late or missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fault_sequence")
     parser.add_argument("--json", action="store_true", help="write the outcomes as JSON")
     parser.add_argument("--make", action="store_true", help="start the stack by make monitor-up")

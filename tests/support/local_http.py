@@ -1,4 +1,4 @@
-"""HTTP to programs on this machine, by `requests`, past the proxy that an environment may name."""
+"""HTTP requests to programs on this machine that ignore a proxy named in the environment."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import requests
 
 
 def request(method: str, url: str, *, timeout: float = 60.0, **how: Any) -> requests.Response:
-    """Return the answer to one request; the arguments are those of `requests.request`."""
+    """Return the response to a request; the arguments are those of `requests.request`."""
     with requests.Session() as session:
         session.trust_env = False
         return session.request(method, url, timeout=timeout, **how)
 
 
 def get(url: str, params: Any = None, *, timeout: float = 60.0, **how: Any) -> requests.Response:
-    """Return the answer to a GET."""
+    """Return the response to a GET request."""
     return request("GET", url, params=params, timeout=timeout, **how)
 
 
 def fetch_json(url: str, params: Any = None) -> Any:
-    """Return a page of JSON.
+    """Return the decoded JSON document at a URL.
 
     Raises:
-        requests.RequestException: It cannot be had.
+        requests.RequestException: The document cannot be fetched.
     """
     answer = get(url, params)
     answer.raise_for_status()

@@ -1,4 +1,4 @@
-"""A mail server with STARTTLS and passwords that keeps what it is sent, and refuses what it should."""
+"""A mail server with STARTTLS and passwords that keeps mails and refuses chosen commands."""
 
 import base64
 import email
@@ -9,10 +9,10 @@ import threading
 
 
 class Handler(socketserver.BaseRequestHandler):
-    """Speaks as much SMTP as one mail needs."""
+    """A handler for the SMTP commands that one mail needs."""
 
     def handle(self):
-        """Answer until the client closes the connection."""
+        """Answer commands until the client closes the connection."""
         self.mail_server = self.server.mail_server
         self.is_tls = False
         if self.mail_server.tls_at_once:
@@ -34,7 +34,7 @@ class Handler(socketserver.BaseRequestHandler):
         self.request.close()
 
     def on_ehlo(self, _):
-        """List what there is."""
+        """List the supported extensions."""
         has_tls = self.mail_server.context is not None and not self.is_tls
         for offer in ("localhost", *(["STARTTLS"] if has_tls else [])):
             self.answer(f"250-{offer}")
@@ -63,7 +63,7 @@ class Handler(socketserver.BaseRequestHandler):
         self.answer("250 ok")
 
     def on_quit(self, _):
-        """End."""
+        """Answer with a farewell."""
         self.answer("221 bye")
 
     def on_others(self, _):
@@ -75,13 +75,13 @@ class Handler(socketserver.BaseRequestHandler):
         self.request.sendall(f"{line}\r\n".encode())
 
     def wrap(self):
-        """Use TLS from here on."""
+        """Switch the connection to TLS."""
         self.request = self.mail_server.context.wrap_socket(self.request, server_side=True)
         self.is_tls = True
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """A server whose clients may close the connection when they like."""
+    """A server that ignores the errors of clients which close their connection early."""
 
     daemon_threads = True
 
@@ -90,14 +90,14 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 class MailServer:
-    """A server on 127.0.0.1, while its `with` block lasts.
+    """A mail server on 127.0.0.1 that runs during its `with` block.
 
     Attributes:
         address: `HOST:PORT`.
-        mails: What came, oldest first.
-        tls: Whether each of them came over TLS.
-        logins: The users and passwords that were sent, and whether over TLS.
-        refusals: What is answered to a command that begins so, in capitals.
+        mails: The received mails, oldest first.
+        tls: Whether each mail came over TLS.
+        logins: The users and passwords that were sent, and whether they came over TLS.
+        refusals: The answers to refused commands, by the beginning of the command in capitals.
     """
 
     def __init__(self, certificate=None, *, tls_at_once=False, refusals=None):
@@ -117,14 +117,14 @@ class MailServer:
         )
 
     def keep(self, mail, *, is_tls):
-        """Keep a mail that came."""
+        """Store a received mail."""
         with self._changed:
             self.mails.append(mail)
             self.tls.append(is_tls)
             self._changed.notify_all()
 
     def wait_for(self, words, seconds=60.0):
-        """Wait for a mail with these words in its subject."""
+        """Wait for a mail whose subject contains these words, and return it."""
 
         def find():
             return next((each for each in self.mails if words in each["Subject"]), None)

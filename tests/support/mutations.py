@@ -1,7 +1,6 @@
-"""Damaged copies of real inputs: as a disk, a stranger or chance would have them.
+"""Damaged copies of real inputs, as a faulty disk, an attacker or chance would produce them.
 
-The copy of one number is the same each time, whatever came before it: a seed and a number tell which
-input it was.
+A copy depends only on the random generator that is passed, so its seed reproduces the copy.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _MOST_CHANGES = 4
 _LONGEST_REPEATED = 64
 _NUMBER = re.compile(rb"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _TEXT = re.compile(rb"[A-Za-z_][A-Za-z0-9_.-]+")
-# As programs write them, and as nobody does.
+# Numbers in usual and unusual notations.
 NUMBERS = (
     *(b"0", b"-0", b"-1", b"1", b"nan", b"NaN", b"inf", b"-Infinity", b"1e308", b"-1e308", b"1e400"),
     *(b"5e-324", b"1e30", b"4294967296", b"2147483648", b"9223372036854775808", b"-9223372036854775809"),
@@ -54,8 +53,8 @@ class Mutations:
 
     Args:
         corpus: Real inputs.
-        texts: What else of this kind of input is put into them: names of fields, paths, signs.
-        longest: The largest number of bytes.
+        texts: Other texts to insert that are typical of the input: field names, paths, signs.
+        longest: The largest length of a copy, in bytes.
     """
 
     def __init__(
@@ -71,19 +70,19 @@ class Mutations:
         )
 
     def draw(self, random: Random) -> bytes:
-        """Return one of the inputs with some damage; now and then as it is."""
+        """Return one of the inputs with up to four random changes, sometimes with none."""
         data = random.choice(self._corpus)
         for _ in range(random.randint(0, _MOST_CHANGES)):
             data = random.choice(self._changes)(data, random)[: self._longest]
         return data
 
     def _splice(self, data: bytes, random: Random) -> bytes:
-        """Go on as another input does."""
+        """Replace the end of the input with the end of another input."""
         other = random.choice(self._corpus)
         return data[: _place(data, random)] + other[_place(other, random) :]
 
     def _insert(self, data: bytes, random: Random) -> bytes:
-        """Put a text in, or in the place of a word."""
+        """Insert a text at a random place, or replace a word with the text."""
         text = random.choice(self._texts)
         found = _find(_TEXT, data, random) if random.random() < 0.5 else None
         begin, end = found.span() if found else (_place(data, random),) * 2
@@ -99,19 +98,19 @@ def flip(data: bytes, random: Random) -> bytes:
 
 
 def cut(data: bytes, random: Random) -> bytes:
-    """Leave the beginning or the end."""
+    """Keep only the beginning or the end."""
     place = _place(data, random)
     return data[:place] if random.random() < 0.7 else data[place:]
 
 
 def cut_out(data: bytes, random: Random) -> bytes:
-    """Take a piece out."""
+    """Remove a piece."""
     begin, end = _piece(data, random)
     return data[:begin] + data[end:]
 
 
 def repeat(data: bytes, random: Random) -> bytes:
-    """Repeat a short piece, up to a quarter of a mebibyte."""
+    """Repeat a piece, up to a quarter of a mebibyte."""
     begin, end = _piece(data, random)
     end = min(end, begin + random.choice((1, 8, _LONGEST_REPEATED, len(data))))
     part = data[begin:end]
@@ -120,7 +119,7 @@ def repeat(data: bytes, random: Random) -> bytes:
 
 
 def replace_number(data: bytes, random: Random) -> bytes:
-    """Write an extreme number in the place of one."""
+    """Replace a number with an extreme number."""
     found = _find(_NUMBER, data, random)
     if found is None:
         return data
@@ -128,7 +127,7 @@ def replace_number(data: bytes, random: Random) -> bytes:
 
 
 def replace_double(data: bytes, random: Random) -> bytes:
-    """Write an extreme double or integer over what is there, often at a multiple of eight."""
+    """Overwrite bytes with an extreme double or integer, often at a multiple of eight."""
     word = random.choice(DOUBLES if random.random() < 0.7 else WORDS)
     at = _place(data, random)
     at = at - at % 8 if random.random() < 0.8 else at
@@ -136,7 +135,7 @@ def replace_double(data: bytes, random: Random) -> bytes:
 
 
 def swap_words(data: bytes, random: Random) -> bytes:
-    """Write one word of the input in the place of another."""
+    """Replace one word of the input with another word of the input."""
     one, other = _find(_TEXT, data, random), _find(_TEXT, data, random)
     if one is None or other is None:
         return data
@@ -153,5 +152,5 @@ def _piece(data: bytes, random: Random) -> tuple[int, int]:
 
 
 def _find(pattern: re.Pattern[bytes], data: bytes, random: Random) -> re.Match[bytes] | None:
-    """Return a match behind a random place, or else the first."""
+    """Return a match after a random place, or else the first match."""
     return pattern.search(data, _place(data, random)) or pattern.search(data)

@@ -1,4 +1,4 @@
-"""Programs without a line of the client, run below `trainvitals run`."""
+"""Programs that do not import the client, run under `trainvitals run`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load(count=64, batch=8, **options):
 def lose(batch):
     return model(batch[0]).square().mean()
 """
-# Importing PyTorch takes longer than any of the programs, so that one process imports it for all.
+# Importing PyTorch takes longer than any of the programs, so one process imports it for all.
 _MANY = """
 import json, os, sys, traceback
 if __name__ == "__main__":
@@ -81,8 +81,8 @@ def run(
     runs: Path | None = None,
     **options: Any,
 ) -> tuple[subprocess.CompletedProcess[str], list[Any]]:
-    """Run a command below `trainvitals run`; return how it ended and the records of its run files."""
-    if runs is None:  # where every step is published, also the last one before a kill
+    """Run a command under `trainvitals run`; return the process and the records of its runs."""
+    if runs is None:  # /dev/shm, where every step is published, also the last before a kill
         with TemporaryDirectory(dir="/dev/shm") as name:
             return run(directory, *command, environ=environ, runs=Path(name), **options)
     done = subprocess.run(
@@ -104,7 +104,7 @@ def run_all(
     head: str = HEAD,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Ended], str]:
-    """Run programs in forked children of one process; return how each ended, and standard error."""
+    """Run programs in forked children of one process; return each result and standard error."""
     script, bodies = directory / "many.py", directory / "programs.json"
     script.write_text(head + _MANY, encoding="utf-8")
     bodies.write_text(json.dumps(programs), encoding="utf-8")

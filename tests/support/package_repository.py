@@ -1,4 +1,4 @@
-"""A signed repository of packages on this machine, whose server misbehaves as told."""
+"""A signed repository of packages on this machine, whose server can misbehave on request."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _PACKAGES = "main/binary-{}/Packages"
 
 
 class FileServer:
-    """A web server of the files in a directory.
+    """A web server for the files in a directory.
 
     Args:
         root: The directory.
 
     Attributes:
-        requests: The path of each request and the value of its header `Range`, None without one.
-        cuts: How many bytes of a file are sent before the connection is closed, for each of the
-            next answers; None is all of them.
-        continues: Whether it sends a part of a file that is asked for.
-        is_silent: Whether it accepts connections and says nothing.
-        moved_to: Another server that it redirects to; None if it answers itself.
+        requests: The path of each request and the value of its `Range` header, None if absent.
+        cuts: The number of bytes to send before the connection is closed, for each of the next
+            answers; None sends the whole file.
+        continues: Whether the server honours a `Range` header.
+        is_silent: Whether the server accepts connections but sends no answer.
+        moved_to: The URL of another server to redirect to; None to serve the files.
     """
 
     def __init__(self, root: Path) -> None:
@@ -57,13 +57,13 @@ class FileServer:
         self.stop()
 
     def stop(self) -> None:
-        """Stop listening; what is connected is let go."""
+        """Stop listening and release the connections that wait for an answer."""
         self._silence.set()
         self._server.shutdown()
         self._server.server_close()
 
     def list_ranges(self, suffix: str) -> list[str | None]:
-        """Return what was asked for of files whose names end like this, in order."""
+        """Return the `Range` headers of the requests for files with this suffix, in order."""
         return [asked for path, asked in self.requests if path.endswith(suffix)]
 
     def _make_handler(self) -> type[BaseHTTPRequestHandler]:
@@ -118,16 +118,16 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let a client hang up as it likes."""
+        """Ignore the errors of clients that close their connection early."""
 
 
 class SigningKey:
-    """A key that signs an index.
+    """A GnuPG key that signs the index of a repository.
 
     Args:
-        home: A new directory of GnuPG.
-        expires: When it expires, as GnuPG takes it.
-        now: The time at which GnuPG believes to be, as `20250101T000000`; None for the real one.
+        home: The path of GnuPG's home directory, which is created.
+        expires: The expiry date in GnuPG's format.
+        now: The faked system time, such as `20250101T000000`; None for the real time.
     """
 
     def __init__(self, home: Path, *, expires: str = "never", now: str | None = None) -> None:
@@ -148,7 +148,7 @@ class SigningKey:
         (directory / f"{self.fingerprint}.asc").write_text(armored, encoding="ascii")
 
     def sign(self, text: str) -> str:
-        """Return a text with its signature around it."""
+        """Return a text with a clear signature."""
         source = self._home / "text"
         source.write_text(text, encoding="utf-8")
         return self._run("--output", "-", "--clearsign", str(source))
@@ -163,13 +163,13 @@ class SigningKey:
 
 
 def build_package(directory: Path, name: str, version: str, files: dict[str, str | Path]) -> Path:
-    """Build a package of programs.
+    """Build a Debian package of programs.
 
     Args:
-        directory: Where the package is put.
-        name: Its name.
-        version: Its version.
-        files: The content of each file, or the file that is copied, by its path in the package.
+        directory: The directory for the package.
+        name: The name of the package.
+        version: The version of the package.
+        files: The text of each file, or the path of a file to copy, by its path in the package.
     """
     tree = directory / f"{name}-{version}"
     (tree / "DEBIAN").mkdir(parents=True)
@@ -191,12 +191,12 @@ def build_package(directory: Path, name: str, version: str, files: dict[str, str
 
 
 def write_index(root: Path, key: SigningKey | None, **changed: str) -> None:
-    """Write the index of the packages in `pool`, and sign it.
+    """Write the index of the packages in `pool` and sign the index.
 
     Args:
         root: The directory of the repository.
-        key: The key; None to leave it unsigned.
-        changed: Fields of every package that are told otherwise than they are.
+        key: The signing key; None for an unsigned index.
+        changed: Fields that the index states wrongly for every package.
     """
     suite = root / "dists/stable"
     listed = "".join(_describe(root, deb, changed) for deb in sorted(root.glob("pool/*.deb")))

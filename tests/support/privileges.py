@@ -1,4 +1,4 @@
-"""Acting for a while as a user without privileges."""
+"""A context manager that drops the privileges of root for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOBODY = 65534
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Drop the privileges of root until the end of the block; other users keep theirs."""
+    """Drop the privileges of root until the end of the block; do nothing for other users."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)

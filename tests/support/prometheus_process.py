@@ -1,4 +1,4 @@
-"""A real Prometheus as a process of its own, which scrapes one exporter.
+"""A real Prometheus as a separate process that scrapes one exporter.
 
 with PrometheusProcess(program, tmp_path / "prometheus", exporter.port) as server:
     server.wait_until_it_scrapes()
@@ -36,11 +36,11 @@ class PrometheusProcess:
     """A Prometheus on a free port that scrapes one exporter.
 
     Args:
-        program: Its path.
-        directory: Where it keeps everything.
-        port: The exporter's.
-        interval: How often it scrapes and looks at its rules, as Prometheus writes it.
-        rules: The rule files, a pattern; empty for none.
+        program: The path of the program `prometheus`.
+        directory: The directory for the configuration, the data and the log.
+        port: The port of the exporter.
+        interval: The interval of scrapes and rule evaluations, as a Prometheus duration.
+        rules: A pattern of the rule files; empty for no rules.
     """
 
     def __init__(
@@ -76,27 +76,27 @@ class PrometheusProcess:
         """Return the labels and values of an instant vector.
 
         Args:
-            query: PromQL.
-            at: When, in Unix seconds; now when None.
+            query: The PromQL query.
+            at: The evaluation time in Unix seconds; None for now.
 
         Raises:
-            PrometheusError: It does not answer.
+            PrometheusError: Prometheus does not answer.
         """
         return [(dict(each.labels), each.last) for each in self._prometheus.query(query, at)]
 
     def ask_for_one(self, query: str, at: float | None = None) -> float:
-        """Return the value of a vector that has one sample."""
+        """Return the value of an instant vector with exactly one sample."""
         ((_, value),) = self.ask(query, at)
         return value
 
     def list_firing(self, component: str) -> dict[str, Mapping[str, Mapping[str, str]]]:
-        """Return the labels and annotations of the alerts that fire, by name.
+        """Return the labels and annotations of the firing alerts of a component, by name.
 
         Args:
-            component: Of which component.
+            component: The value of the label `component`.
 
         Raises:
-            PrometheusError: It does not answer.
+            PrometheusError: Prometheus does not answer.
         """
         return {
             alert.labels["alertname"]: {"labels": alert.labels, "annotations": alert.annotations}
@@ -105,7 +105,7 @@ class PrometheusProcess:
         }
 
     def wait_until_it_scrapes(self) -> None:
-        """Wait until the exporter is up in it."""
+        """Wait until Prometheus has scraped the exporter successfully."""
         until = time.monotonic() + _STARTED_WITHIN_SECONDS
         while True:
             try:
@@ -118,10 +118,10 @@ class PrometheusProcess:
             time.sleep(0.1)
 
     def wait_for(self, query: str, seconds: float = PATIENCE_SECONDS) -> float:
-        """Wait until a query has an answer, and return its first value.
+        """Wait until a query returns a result, and return its first value.
 
         Raises:
-            AssertionError: It had none within so many seconds.
+            AssertionError: The query returned no result within the given seconds.
         """
         found = wait_until(lambda: self.ask(query), seconds, pause=0.1, describe=lambda: query)
         return found[0][1]

@@ -1,6 +1,6 @@
-"""PromQL as a tree that can be written back, with one part of it written differently.
+"""Functions that write a PromQL syntax tree as text, with one part changed if desired.
 
-The parser gives a tree without positions; so a change is made while the tree is written.
+The parser returns a tree without source positions, so a change is made while the tree is written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MATCH_OPERATORS = (
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Return the direct parts of an expression, in the order in which they are written."""
+    """Return the direct parts of an expression, in the order of the source."""
     match node:
         case BinaryExpr():
             return node.lhs, node.rhs  # type: ignore[return-value]  # Expr has no union
@@ -69,19 +69,19 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Return an expression and every part of it."""
+    """Yield an expression and all its parts."""
     yield node
     for child in children(node):
         yield from walk(child)
 
 
 def write(node: Node) -> str:
-    """Write an expression."""
+    """Write an expression as text."""
     return write_around(node, [write(child) for child in children(node)])
 
 
 def write_around(node: Node, parts: Sequence[str]) -> str:  # noqa: PLR0911 - one for each kind
-    """Write an expression around its parts, which are written already."""
+    """Write an expression around the given texts of its parts."""
     match node:
         case BinaryExpr():
             return write_binary(node, parts)
@@ -115,9 +115,9 @@ def write_binary(
 
     Args:
         node: The operation.
-        parts: Its two sides.
-        operator: Another operator in place of its own.
-        labels: Other labels in `on` or `ignoring` in place of its own.
+        parts: The texts of its two sides.
+        operator: An operator that replaces the operator of the node.
+        labels: Labels that replace those of the node in `on` or `ignoring`.
     """
     words = [parts[0], operator or str(node.op)]
     modifier = node.modifier
@@ -135,7 +135,7 @@ def write_binary(
 
 
 def write_aggregation(node: AggregateExpr) -> str:
-    """Write an aggregation up to its arguments."""
+    """Write the operator and the grouping of an aggregation, without its arguments."""
     if node.modifier is None:
         return str(node.op)
     word = "by" if node.modifier.type == AggModifierType.By else "without"
@@ -145,7 +145,7 @@ def write_aggregation(node: AggregateExpr) -> str:
 def write_selector(
     node: VectorSelector, matchers: Sequence[Matcher], *, offset: bool = True
 ) -> str:
-    """Write a selector with these matchers, with its offset or without it."""
+    """Write a selector with the given matchers, with or without its offset."""
     if node.at is not None:
         raise ValueError(f"@ is not understood: {node}")
     written = ", ".join(write_matcher(matcher) for matcher in matchers)
@@ -154,7 +154,7 @@ def write_selector(
 
 
 def write_range(selector: str, range_: timedelta) -> str:
-    """Write a range of a selector; PromQL wants the offset behind it."""
+    """Write a range before the offset of a selector, where PromQL expects the range."""
     offset = re.search(r"( offset -?[0-9a-z]+)?$", selector)
     assert offset is not None
     return f"{selector[: offset.start()]}[{display_duration(range_)}]{offset[0]}"
@@ -167,7 +167,7 @@ def write_subquery(node: SubqueryExpr, inner: str, range_: timedelta) -> str:
 
 
 def write_offset(offset: timedelta | None) -> str:
-    """Write an offset with the space before it; none is nothing."""
+    """Write an offset with a leading space, or an empty text for no offset."""
     if not offset:
         return ""
     sign = "-" if offset < timedelta(0) else ""
@@ -181,6 +181,6 @@ def write_matcher(matcher: Matcher) -> str:
 
 
 def quote(text: str) -> str:
-    """Write a string."""
+    """Write a string literal."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

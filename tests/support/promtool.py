@@ -1,7 +1,7 @@
-"""promtool in tests, bounded by the CPU time that it takes.
+"""promtool in tests, with a limit on its CPU time.
 
-A bound of time on the clock would fail where the machine is busy with something else: at a load of
-ten on two cores everything takes five times as long, and no more work.
+A limit on wall-clock time would fail on a busy machine: at a load of ten on two cores, the same
+work takes five times as long.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CPU_SECONDS = 240
 def run_promtool(
     promtool: str | Path, *arguments: str | Path, cpu_seconds: int = CPU_SECONDS
 ) -> subprocess.CompletedProcess[str]:
-    """Run promtool and return what it said, whatever its exit status.
+    """Run promtool and return its exit status and output.
 
-    It is killed after so many seconds of CPU time; version 3 takes twice as many as 2.42. What hangs
-    without taking any is left to the limit of the test.
+    promtool is killed after `cpu_seconds` of CPU time; version 3 needs twice as much as 2.42. If
+    promtool hangs without using CPU time, the time limit of the test applies.
     """
     with subprocess.Popen(
         (promtool, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

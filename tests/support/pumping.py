@@ -1,11 +1,11 @@
-"""Near matches of a regular expression, made of itself, and the time that it takes for them.
+"""Near matches of a regular expression, derived from the expression, and the time they take.
 
-Python's engine tries every way to split a text among the repeats of an expression. Where there are
-several ways, as in `(a+)+$`, a text that nearly matches takes two to the power of its length; where a
-match may begin anywhere and fail far behind, as with `a.*b`, the square of its length.
+Python's engine tries every way to split a text among the repeats of an expression. If a text can
+be split in several ways, as with `(a+)+$`, a near match takes time exponential in its length. If a
+match can begin anywhere and fail much later, as with `a.*b`, the time is quadratic.
 
-So the texts match up to a repeat, go on as the repeat does, and then fail. Short texts are tried
-first, since a single long one might take years.
+The generated texts therefore match up to a repeat, continue with text that the repeat matches, and
+then fail. Short texts are tried first, because a single long text might take years.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 MOST_SECONDS = 0.05
 LONGEST = 1 << 16
 _PARSER = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-# A few parts show an exponential time, some lengths a power of the length.
+# A few repeated parts reveal exponential time; some longer texts reveal polynomial time.
 _FEW_PARTS = (8, 12, 16, 20, 24, 28, 32)
 _SHORT = (64, 128, 256, 512, 1024)
-# From these two the time for the longest is estimated; only what may be too slow is measured.
+# The times at these two lengths predict the time at `LONGEST`, which is measured only if needed.
 _SOME, _MANY = 2048, 8192
 _SAFETY = 1.5
 _BEYOND_DOUBT = 10
-_LEAST_REPEATS = 16  # a repeat of fewer cannot take long by itself
+_LEAST_REPEATS = 16  # a repeat with a lower upper bound cannot take long by itself
 _TAILS = ("", "\0\n\0")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _USUAL_LETTERS = "a0 _A.:/=-\"'"
@@ -43,23 +43,23 @@ _CATEGORIES = {
     "CATEGORY_NOT_WORD": " .",
 }
 
-# Its time tells how much slower this machine is just now, or always.
+# The time of this known search shows how much slower this machine is, now or always.
 _KNOWN, _KNOWN_TEXT = re.compile(r"(?i:(?:ab|cd|ef).{0,20}\bx)"), "ab " * 6000
 _KNOWN_SECONDS = 0.0029
 
-_Tree = Any  # an expression as the engine parses it: operations with their arguments
+_Tree = Any  # a parsed expression: a sequence of operations with their arguments
 
 
 @dataclass(frozen=True, slots=True)
 class SlowText:
-    """A text for which an expression takes too long.
+    """A text on which an expression takes too long.
 
     Attributes:
-        head: Its beginning.
-        part: What is repeated after that.
-        tail: Its end.
-        length: Its length, in characters.
-        seconds: The processor time.
+        head: The beginning of the text.
+        part: The part that is repeated after the beginning.
+        tail: The end of the text.
+        length: The length in characters, without the end.
+        seconds: The processor time of the match.
     """
 
     head: str
@@ -75,12 +75,12 @@ def find_slow_text(
     *,
     clock: Callable[[], float] = time.thread_time,
 ) -> SlowText | None:
-    """Return a text of at most 64 KiB that takes more than `MOST_SECONDS`; None if none was found.
+    """Return a text of about 64 KiB at most that takes more than `MOST_SECONDS`, or None.
 
     Args:
         pattern: The expression.
-        method: How it is applied: `search`, `match` or `fullmatch`.
-        clock: Returns the processor time.
+        method: The method that applies the expression: `search`, `match` or `fullmatch`.
+        clock: A function that returns the processor time.
     """
     apply: Callable[[Any], object] = getattr(pattern, method)
     is_text = isinstance(pattern.pattern, str)
@@ -100,7 +100,7 @@ def find_slow_text(
 
 
 def _find_slow_length(measure: Callable[[int], float], lengths: Iterable[int]) -> tuple[int, float]:
-    """Return the first of ever longer texts that takes too long, or the longest that was tried."""
+    """Return the first length that takes too long, or the longest length tried, and its time."""
     times = {}
     for length in lengths:
         times[length] = measure(length)
@@ -117,7 +117,11 @@ def _find_slow_length(measure: Callable[[int], float], lengths: Iterable[int]) -
 def _measure(
     apply: Callable[[Any], object], subject: str | bytes, clock: Callable[[], float]
 ) -> float:
-    """Return the processor time; if it is much, the least of three, as on this machine at rest."""
+    """Return the processor time of a match.
+
+    A time above the limit is measured up to three times. The least time is then scaled to that of
+    the reference machine at rest.
+    """
     seconds = math.inf
     for _ in range(3):
         began = clock()
@@ -131,14 +135,14 @@ def _measure(
 
 
 def _measure_known(clock: Callable[[], float]) -> float:
-    """Return the processor time of a search whose time on this machine at rest is known."""
+    """Return the processor time of a search whose time on the reference machine is known."""
     began = clock()
     _KNOWN.search(_KNOWN_TEXT)
     return clock() - began
 
 
 def list_pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
-    """Return beginnings of texts, each with what is repeated after it."""
+    """Return beginnings of texts, each with a part to repeat after the beginning."""
     source = pattern.pattern
     tree = _PARSER.parse(
         source if isinstance(source, str) else source.decode("latin-1"),
@@ -154,7 +158,7 @@ def list_pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
 
 
 def _find_repeats(tree: _Tree, head: str, letters: str) -> Iterator[tuple[str, _Tree]]:
-    """Yield the body of each long repeat, with a text that leads to it."""
+    """Yield each long repeat: a text that matches up to the repeat, and the repeat's body."""
     for operation, value in tree:
         for inner in _list_inner(str(operation), value):
             yield from _find_repeats(inner, head, letters)
@@ -180,7 +184,7 @@ def _list_inner(name: str, value: _Tree) -> Iterable[_Tree]:
 
 
 def _write(tree: _Tree, letters: str) -> str:
-    """Return a short text that an expression matches, but for what it asserts."""
+    """Return a short text that an expression matches, apart from its assertions."""
     return "".join(_write_one(str(operation), value, letters) for operation, value in tree)
 
 
@@ -194,11 +198,11 @@ def _write_one(name: str, value: _Tree, letters: str) -> str:
             return _write(next(iter(_list_inner(name, value))), letters)
         case _ if name in _REPEATS:
             return _write(value[2], letters) * max(value[0], 1)
-    return ""  # an assertion, a place, or what a group matched
+    return ""  # an assertion, an anchor or a back-reference
 
 
 def _write_parts(body: _Tree, letters: str) -> Iterator[str]:
-    """Yield what a repeat may repeat: each of some characters, or a text of its own."""
+    """Yield texts that the body of a repeat matches: single characters, or one longer text."""
     nodes = [(str(operation), value) for operation, value in body]
     name, value = nodes[0] if len(nodes) == 1 else ("", None)
     if name in {"IN", "ANY", "NOT_LITERAL"}:
@@ -211,7 +215,7 @@ def _write_parts(body: _Tree, letters: str) -> Iterator[str]:
 
 
 def _choose(name: str, value: _Tree, letters: str) -> list[str]:
-    """Return some characters that one place of an expression takes."""
+    """Return some characters that a single-character operation matches."""
     known = [each for each in letters if _takes(name, value, each)]
     if name == "IN":
         known += [chr(of[0]) for operation, of in value if str(operation) == "RANGE"]
@@ -235,7 +239,7 @@ def _takes(name: str, value: _Tree, letter: str) -> bool:
 
 
 def _choose_letters(tree: _Tree) -> str:
-    """Return the characters to write texts of: some that an expression names, then usual ones."""
+    """Return the characters for texts: some that the expression names, then common characters."""
     named = dict.fromkeys(_find_letters(tree))
     signs = [each for each in named if not each.isalnum()]
     others = [each for each in named if each.isalnum()]

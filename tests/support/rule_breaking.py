@@ -1,4 +1,4 @@
-"""Rules broken on purpose, one place at a time."""
+"""Mutants of Prometheus rules, each deliberately broken in one place."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ SWAPPED = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mutant:
-    """One rule, broken in one place.
+    """One rule that is broken in one place.
 
     Attributes:
-        alerts: The alerts whose tests may notice; the first one names it where it is listed.
-        what: What was done, in words that are unique among the mutants of its rule.
+        alerts: The alerts whose tests may detect the mutant; the list of mutants uses the first.
+        what: A description of the change that is unique among the mutants of the rule.
         rule: The broken rule.
-        original: The rule as it is.
+        original: The unchanged rule.
     """
 
     alerts: tuple[str, ...]
@@ -73,19 +73,19 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """Return the name by which it is listed."""
+        """Return the name of the mutant in lists."""
         return f"{self.original.name}: {self.what}"
 
     @property
     def change(self) -> str:
-        """Return how the broken part reads."""
+        """Return the text of the broken part."""
         if self.rule.expr != self.original.expr:
             return self.rule.expr
         return f"for: {self.rule.for_ or '-'}, keep_firing_for: {self.rule.keep_firing_for or '-'}"
 
 
 def vary(node: Node) -> Iterator[tuple[str, str]]:
-    """Break an expression in one place after the other; give what was done and the whole text."""
+    """Break an expression in one place at a time; yield each change and the changed expression."""
     yield from ((f"{what} in `{_write_short(node)}`", text) for what, text in _vary_here(node))
     parts = [write(child) for child in children(node)]
     for number, child in enumerate(children(node)):
@@ -151,7 +151,7 @@ def _vary_selector(node: VectorSelector) -> Iterator[tuple[str, str]]:
 
 
 def _write_short(node: Node, longest: int = 110) -> str:
-    """Write what distinguishes an expression from others; of a join, the side that is joined."""
+    """Write an expression in short: shorten long texts, and omit the left side of a join."""
     text = write(node)
     if isinstance(node, BinaryExpr) and str(node.op) in SETS:
         text = write_around(node, ["…", write(children(node)[1])])
@@ -159,7 +159,7 @@ def _write_short(node: Node, longest: int = 110) -> str:
 
 
 def break_rule(rule: Rule) -> Iterator[tuple[str, Rule]]:
-    """Break a rule in one place after the other."""
+    """Break a rule in one place at a time; yield each change and the broken rule."""
     if is_threshold(rule.name):
         yield from _break_threshold(rule)
         return
@@ -201,10 +201,10 @@ def _can_be_parsed(text: str) -> bool:
 
 
 def list_mutants(book: Rulebook, alerts: Sequence[str]) -> tuple[Mutant, ...]:
-    """Return every mutant of these alerts and of the records that they need.
+    """Return every mutant of these alerts and of the recording rules that they need.
 
-    A threshold that an alert names itself is broken for each such alert; any other record once, for
-    all alerts of the book that need it.
+    A threshold is broken once for each alert whose expression names it. Any other recording rule is
+    broken once for all alerts that need it.
     """
     needs = {rule.name: book.find_needs(rule) for rule in book.alerts}
     own = {rule.name: read_names(rule.parse()) for rule in book.alerts}
@@ -227,5 +227,5 @@ def _name(alerts: tuple[str, ...], original: Rule, what: str, rule: Rule) -> Mut
 
 
 def choose_share(mutants: Iterable[Mutant], *, one_in: int = 10) -> tuple[Mutant, ...]:
-    """Return about one in so many mutants, the same ones each time."""
+    """Return about one in `one_in` mutants, always the same selection."""
     return tuple(m for m in mutants if zlib.crc32(f"{m.alerts[0]} {m.name}".encode()) % one_in == 0)

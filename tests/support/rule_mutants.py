@@ -1,11 +1,12 @@
-"""How much do the tests of the alerts notice? Rules are broken on purpose, one place at a time.
+"""Mutation testing of the alerts: rules are deliberately broken, one place at a time.
 
-`python -m tests.support.rule_mutants [ALERT…]` breaks the named alerts (none named: all), runs the tests of
-each with promtool and prints the mutants that no test noticed.
+`python -m tests.support.rule_mutants [ALERT…]` breaks the named alerts, or all alerts if none is
+named. It runs the tests of each alert with promtool and prints the mutants that no test detected.
 
-A mutant of an alert must be noticed by its own tests, that of a recording rule by the tests of any
-alert that needs it. Those that change nothing anyone could notice stand with their reason in
-`tests/rules/equivalent.yml`; they are not counted, and one that is noticed after all is an error.
+A mutant of an alert must be detected by the alert's own tests, and a mutant of a recording rule by
+the tests of any alert that needs the rule. Mutants with no observable effect are listed with the
+reason in `tests/rules/equivalent.yml` and are not counted. A listed mutant that a test detects is
+an error.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ GOAL_RATIO = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        killed: The mutants that a test noticed.
-        survived: Those that none did.
-        equivalent: Those of the survivors that are listed as equivalent; not in `survived`.
-        refuted: Mutants that are listed as equivalent and were noticed.
-        invalid: Mutants that Prometheus would not load; not counted.
+        killed: The mutants that a test detected.
+        survived: The mutants that no test detected, without the equivalent mutants.
+        equivalent: The undetected mutants that are listed as equivalent.
+        refuted: The mutants that are listed as equivalent but were detected.
+        invalid: The mutants that Prometheus cannot parse, which are not counted.
     """
 
     killed: tuple[Mutant, ...]
@@ -50,13 +51,13 @@ class Outcome:
 
     @property
     def score(self) -> float:
-        """Return the part of the mutants that was noticed; 1 where there was none."""
+        """Return the ratio of detected mutants, or 1 if no mutant was counted."""
         counted = len(self.killed) + len(self.survived)
         return len(self.killed) / counted if counted else 1.0
 
 
 def read_equivalent(path: Path = EQUIVALENT) -> dict[str, str]:
-    """Read which mutants change nothing that anyone could notice, and why."""
+    """Read the list of mutants that have no observable effect, each with the reason."""
     if not path.exists():
         return {}
     entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
@@ -64,7 +65,7 @@ def read_equivalent(path: Path = EQUIVALENT) -> dict[str, str]:
 
 
 def conclude(verdicts: Mapping[Mutant, str], equivalent: Iterable[str]) -> Outcome:
-    """Sort the mutants by what came of them."""
+    """Sort the mutants by their result."""
     listed = set(equivalent)
     sorted_: dict[str, list[Mutant]] = {field.name: [] for field in dataclasses.fields(Outcome)}
     for mutant, words in verdicts.items():
@@ -88,19 +89,19 @@ def run_mutants(
     tests: Path = TESTS,
     equivalent: Iterable[str] | None = None,
 ) -> Outcome:
-    """Break the rules and tell what the tests noticed.
+    """Break the rules and return which mutants the tests detected.
 
     Args:
-        alerts: The alerts to break; none: all.
-        promtool: The program.
-        directory: An empty directory to work in.
-        choose: Chooses among the mutants.
-        book: The rules; None: those of the product.
-        tests: Where the tests stand.
-        equivalent: The names of the mutants that no test can notice; None: those that are listed.
+        alerts: The alerts to break; if empty, all alerts.
+        promtool: The path of promtool.
+        directory: An empty working directory.
+        choose: A function that selects some of the mutants.
+        book: The rules; None for the rules of the project.
+        tests: The folder of the test files.
+        equivalent: The names of the equivalent mutants; None for the list of the project.
 
     Raises:
-        ValueError: An alert does not exist, or its tests fail with the rules as they are.
+        ValueError: An alert does not exist, or its tests fail with the unchanged rules.
     """
     book = book or read_rulebook()
     trial = Trial(book, promtool=promtool, directory=directory, tests=tests)
@@ -118,13 +119,13 @@ def run_mutants(
 
 
 def _leave_out(mutant: Mutant, alerts: Collection[str]) -> Mutant:
-    """Have a mutant judged without the tests of these alerts."""
+    """Return a mutant that is not tried against the tests of these alerts."""
     rest = tuple(alert for alert in mutant.alerts if alert not in alerts)
     return dataclasses.replace(mutant, alerts=rest)
 
 
 def describe(outcome: Outcome, *, whole: bool = False) -> str:
-    """Write what came of a run: every survivor, and asked to, the whole broken rule, then the score."""
+    """Describe a run: the survivors, with their broken rules if `whole` is set, and the score."""
     lines = []
     for mutant in outcome.survived:
         lines.append(f"SURVIVED {mutant.name}")

@@ -1,8 +1,8 @@
-"""Runs the tests of alerts with the rules that they need and no others, whole or broken.
+"""A runner for the tests of alerts that loads only the rules they need, unchanged or broken.
 
-promtool evaluates every rule that a test file loads at every instant; so each run gets the rules
-that can matter, and a broken rule is asked one group of tests after the other, the quickest first,
-until one notices.
+promtool evaluates every loaded rule at every instant, so each run loads only the relevant rules. A
+broken rule is tried against one group of tests at a time, the fastest group first, until a test
+detects the change.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tests.support.promql import Node, walk
 from tests.support.rule_breaking import Mutant
 from tests.support.rulebook import TESTS, Loader, Rule, Rulebook, is_threshold, list_selected
 
-# Enough that starting promtool does not count, few enough that both processors have work.
+# Enough files to make promtool's start-up time negligible, but few enough to use both processors.
 _FILES_OF_A_CALL = 5
 _PROCESSES = 2
 _LONGEST_CALL_SECONDS = 900
-# Version 2 names each file before, version 3 does not; the order is that of the arguments.
+# Version 2 prints each file's name first, version 3 does not; both keep the order of the arguments.
 _VERDICT = re.compile(r"^  (SUCCESS|FAILED:)$", re.MULTILINE)
 _BARE = ("name", "interval", "input_series", "external_labels", "external_url")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A test file and the rules that it is to be run with.
+    """A test file and the rules that its run loads.
 
     Attributes:
-        file: The test file; it loads `rules.yml` from its own directory.
-        rules: The rules, as they are.
-        cost: How long it takes for each thing that it asks, compared with others.
+        file: The test file, which loads `rules.yml` from its own directory.
+        rules: The unchanged rules.
+        cost: The estimated time for each assertion, relative to other test files.
     """
 
     file: Path
@@ -51,13 +51,13 @@ class Question:
 
 
 class Trial:
-    """Runs tests of alerts.
+    """A runner for the tests of alerts.
 
     Args:
         book: The rules.
-        tests: The folder of `<Alert>.yml`.
-        promtool: The program.
-        directory: An empty directory to work in, best in memory.
+        tests: The folder of the test files `<Alert>.yml`.
+        promtool: The path of promtool.
+        directory: An empty working directory, preferably in memory.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class Trial:
         self._questions: dict[str, tuple[Question, ...]] = {}
 
     def run_whole(self, alerts: Iterable[str]) -> dict[str, str]:
-        """Run all tests of the given alerts; return the failures by alert."""
+        """Run the complete test files of the given alerts and return the failures by alert."""
         questions = {alert: self._ask_everything(alert) for alert in alerts}
         said = self._run([(alert, question, None) for alert, question in questions.items()])
         return {alert: words for alert, words in said if words}
 
     def find_failing(self, alerts: Iterable[str]) -> dict[str, str]:
-        """Run what the tests of alerts ask about them, with the rules as they are."""
+        """Run only the assertions about each alert, with the unchanged rules; return failures."""
         waiting = [(alert, q, None) for alert in alerts for q in self._list_questions(alert)]
         return {alert: words for alert, words in self._run(waiting) if words}
 
     def judge(self, mutants: Iterable[Mutant]) -> dict[Mutant, str]:
-        """Return for each mutant the complaint of the first test that notices; none for a survivor."""
+        """Return the first test failure for each mutant; a survivor has an empty text."""
         waiting = {
             mutant: sorted(
                 (q for alert in mutant.alerts for q in self._list_questions(alert)),
@@ -99,7 +99,7 @@ class Trial:
         return verdicts
 
     def _list_questions(self, alert: str) -> tuple[Question, ...]:
-        """Return one question for each group of tests of an alert; no test file: none."""
+        """Return a question for each group of tests of an alert; none without a test file."""
         if alert not in self._questions:
             self._questions[alert] = tuple(self._make_questions(alert))
         return self._questions[alert]
@@ -134,7 +134,7 @@ class Trial:
         return document
 
     def _choose_rules(self, document: Mapping[str, object], needed: set[str]) -> tuple[Rule, ...]:
-        """Choose the rules that are needed from the files that a test file loads."""
+        """Return the needed rules from the rule files that a test file loads."""
         names: Iterable[str] = document["rule_files"]  # type: ignore[assignment]
         patterns = [os.path.normpath(self._tests / name) for name in names]
         return tuple(
@@ -149,7 +149,7 @@ class Trial:
         return Question(file, rules)
 
     def _run(self, asked: Sequence[tuple[object, Question, Mutant | None]]) -> list:
-        """Run questions; give what promtool says about each, with what it was asked for."""
+        """Run questions and return the key of each with promtool's failure message, or ""."""
         starts = range(0, len(asked), _FILES_OF_A_CALL)
         parts = [asked[start : start + _FILES_OF_A_CALL] for start in starts]
         with ThreadPoolExecutor(_PROCESSES) as pool:
@@ -161,7 +161,7 @@ class Trial:
             [self._promtool, "test", "rules", *map(str, files)],
             env={**os.environ, "TMPDIR": str(self._directory)},
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # failures come there, each in its file's turn
+            stderr=subprocess.STDOUT,  # promtool writes failures to it, in the order of the files
             check=False,
             text=True,
             timeout=_LONGEST_CALL_SECONDS,
@@ -188,7 +188,7 @@ class Trial:
 
 
 def _strip(group: Mapping[str, object], alert: str, others: set[str]) -> dict[str, object]:
-    """Keep of a group of tests what asks about this alert and what it needs."""
+    """Return a group of tests with only the assertions about an alert and the rules it needs."""
     group = _convert(group)
     of_alert = [test for test in _get(group, "alert_rule_test") if test["alertname"] == alert]
     of_records = [t for t in _get(group, "promql_expr_test") if _asks_only_of(t, alert, others)]
@@ -197,7 +197,7 @@ def _strip(group: Mapping[str, object], alert: str, others: set[str]) -> dict[st
 
 
 def _convert(group: Mapping[str, object]) -> dict[str, object]:
-    """Return a group of tests with its numbers as numbers."""
+    """Return a group of tests with the expected sample values as numbers."""
     converted = dict(group)
     converted["promql_expr_test"] = [
         {
@@ -218,18 +218,18 @@ def _asks(group: Mapping[str, object]) -> bool:
 
 
 def _estimate(group: Mapping[str, object], interval: str) -> float:
-    """Estimate what a group of tests costs: how often rules are evaluated, over how many series."""
+    """Estimate the time of a group of tests for each assertion, from evaluations and series."""
     tests = [*_get(group, "alert_rule_test"), *_get(group, "promql_expr_test")]
     times = [test["eval_time"] for test in tests if not test["eval_time"].startswith("0")]
     last = max((parse_duration(time).total_seconds() for time in times), default=0.0)
     cost = last / parse_duration(interval).total_seconds() * (1 + len(_get(group, "input_series")))
-    return cost / (1 + len(tests))  # what asks more notices more
+    return cost / (1 + len(tests))  # a group with more assertions detects more mutants
 
 
 def _asks_only_of(test: Mapping[str, object], alert: str, others: set[str]) -> bool:
-    """Return whether a test of an expression can be asked where only this alert is loaded.
+    """Return whether a test of an expression is valid if only this alert is loaded.
 
-    One that reads a threshold itself proves nothing about the alert, and is left out.
+    A test that reads a threshold directly proves nothing about the alert and is left out.
     """
     for selector in _find_selectors(test):
         expects = selector.name == "ALERTS" and bool(test["exp_samples"])
@@ -241,7 +241,7 @@ def _asks_only_of(test: Mapping[str, object], alert: str, others: set[str]) -> b
 
 
 def _find_asked(groups: Iterable[Mapping[str, object]], book: Rulebook) -> set[str]:
-    """Name the alerts and records that tests ask about."""
+    """Return the names of the alerts and recording rules that tests query."""
     asked = {test["alertname"] for group in groups for test in _get(group, "alert_rule_test")}
     for test in (test for group in groups for test in _get(group, "promql_expr_test")):
         expression = _parse(test)
@@ -265,7 +265,7 @@ def _find_selectors(test: Mapping[str, object]) -> list[VectorSelector]:
 
 
 def _state(selector: VectorSelector, label: str) -> list[str]:
-    """Return the values that a selector states for a label; a pattern states nothing."""
+    """Return the values that the matchers of a selector state for a label, without patterns."""
     return [m.value for m in selector.matchers.matchers if m.name == label and "=~" not in str(m)]
 
 

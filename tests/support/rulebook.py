@@ -1,4 +1,4 @@
-"""The rule files of Prometheus as data: what each rule says, and which others it needs."""
+"""The rule files of Prometheus as data: the rules and their dependencies on each other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "prometheus/rules"
 TESTS = ROOT / "tests/rules"
 
-# A query in a template, as `query "…"`, `query (printf "…" …)` and `printf "…" … | query`.
+# A query in a template has one of three forms: `query "…"`, `query (printf "…" …)` or
+# `printf "…" … | query`.
 _STRING = r"""(?:"((?:[^"\\]|\\.)*)"|`([^`]*)`)"""
 _QUERY_OF = re.compile(rf"\bquery \(?(?:printf )?{_STRING}")
 _PIPED_QUERY = re.compile(rf"{_STRING}(?=[^{{}}\"]*\| *query\b)")
 
 
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # where built
-    """Reads every scalar as a string, as Prometheus wants most of them; knows merge keys."""
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # if built
+    """A YAML loader that reads every scalar as a string and supports merge keys."""
 
     yaml_implicit_resolvers: ClassVar = {"<": [("tag:yaml.org,2002:merge", re.compile("<<$"))]}
 
@@ -36,16 +37,16 @@ class Rule:
     """One rule of one group.
 
     Attributes:
-        file: The file that has it.
-        group: The group's name.
-        name: What it records, or the alert's name.
-        alert: Whether it is an alert.
-        expr: Its PromQL.
-        for_: How long it must be true before it fires, as written; empty: not at all.
-        keep_firing_for: How long it goes on when it is no longer true, as written; empty: not at all.
-        labels: What it adds to its series.
-        annotations: An alert's annotations, as templates.
-        comment: The lines of the comment right above it, without their marks.
+        file: The file that contains the rule.
+        group: The name of the group.
+        name: The name of the recorded series or of the alert.
+        alert: Whether the rule is an alert.
+        expr: The PromQL expression.
+        for_: The value of `for` as written; empty if the field is absent.
+        keep_firing_for: The value of `keep_firing_for` as written; empty if the field is absent.
+        labels: The labels that the rule adds to its series.
+        annotations: The annotation templates of an alert.
+        comment: The lines of the comment directly above the rule, without `#`.
     """
 
     file: Path
@@ -60,12 +61,12 @@ class Rule:
     comment: tuple[str, ...] = ()
 
     def parse(self) -> Node:
-        """Parse its expression."""
+        """Parse the expression of the rule."""
         parsed: Node = promql_parser.parse(self.expr)  # type: ignore[assignment]  # has no union
         return parsed
 
     def parse_all(self) -> tuple[Node, ...]:
-        """Parse its expression and every query that its texts ask, where "*" is what varies."""
+        """Parse the expression and the queries in the annotations, with "*" for `%q`."""
         texts = "\n".join(self.annotations.values())
         queries = [*_QUERY_OF.findall(texts), *_PIPED_QUERY.findall(texts)]
         written = [plain or re.sub(r"\\(.)", r"\1", escaped) for escaped, plain in queries]
@@ -73,7 +74,7 @@ class Rule:
         return (self.parse(), *map(promql_parser.parse, filled))  # type: ignore[arg-type]
 
     def describe(self) -> dict[str, object]:
-        """Return it as a rule file has it."""
+        """Return the rule as an entry of a rule file."""
         document: dict[str, object] = {"alert" if self.alert else "record": self.name}
         document["expr"] = self.expr
         document |= {"for": self.for_} if self.for_ else {}
@@ -100,7 +101,7 @@ class Rulebook:
 
     @property
     def records(self) -> tuple[Rule, ...]:
-        """Return the recording rules, thresholds included."""
+        """Return the recording rules, including the thresholds."""
         return tuple(rule for rule in self.rules if not rule.alert)
 
     @property
@@ -109,11 +110,11 @@ class Rulebook:
         return tuple(rule for rule in self.records if is_threshold(rule.name))
 
     def find_record(self, name: str) -> tuple[Rule, ...]:
-        """Return the rules that record this name; one may be recorded from several sources."""
+        """Return all recording rules with this name; a name may have several rules."""
         return tuple(rule for rule in self.records if rule.name == name)
 
     def find_needs(self, rule: Rule) -> frozenset[str]:
-        """Name every record that a rule needs, directly or through others."""
+        """Return the names of the recording rules that a rule needs, directly or indirectly."""
         found: set[str] = set()
         waiting = [rule]
         while waiting:
@@ -125,7 +126,7 @@ class Rulebook:
 
 
 def list_selected(expression: Node, rules: Iterable[Rule]) -> list[Rule]:
-    """Return the rules whose names an expression selects, be it by a pattern."""
+    """Return the rules whose names an expression selects, by name or by a pattern."""
     selectors = [node for node in walk(expression) if isinstance(node, VectorSelector)]
     patterns = [m.value for one in selectors for m in one.matchers.matchers if m.name == "__name__"]
     names = {selector.name for selector in selectors}
@@ -137,12 +138,12 @@ def list_selected(expression: Node, rules: Iterable[Rule]) -> list[Rule]:
 
 
 def is_threshold(name: str) -> bool:
-    """Return whether a record is a threshold."""
+    """Return whether a recording rule is a threshold."""
     return name.startswith("threshold:")
 
 
 def read_names(expression: Node) -> frozenset[str]:
-    """Name every metric and record that an expression selects."""
+    """Return the names of all metrics and recording rules that an expression selects."""
     selectors = (node for node in walk(expression) if isinstance(node, VectorSelector))
     return frozenset(selector.name for selector in selectors if selector.name)
 
@@ -151,7 +152,7 @@ def read_rulebook(directory: Path = RULES) -> Rulebook:
     """Read every rule file of a directory.
 
     Raises:
-        ValueError: A rule has no expression that can be parsed.
+        ValueError: The expression or a query of a rule cannot be parsed.
     """
     return Rulebook(
         tuple(rule for path in sorted(directory.glob("*.yml")) for rule in _read_file(path))
@@ -188,7 +189,7 @@ def _read_rule(path: Path, group: str, entry: Mapping[str, object], text: str) -
 
 
 def _read_comment(name: str, text: str) -> tuple[str, ...]:
-    """Find the comment right above a rule; a line of dashes divides, and is no comment."""
+    """Return the comment directly above a rule; a line of dashes ends the comment."""
     lines = text.splitlines()
     start = re.compile(rf"\s*- (?:record|alert): [\"']?{re.escape(name)}[\"']?\s*$")
     places = [number for number, line in enumerate(lines) if start.match(line)]
@@ -202,7 +203,7 @@ def _read_comment(name: str, text: str) -> tuple[str, ...]:
 
 
 def write_rules(rules: Iterable[Rule], directory: Path) -> None:
-    """Write rules as files of a directory, one for each group; JSON is YAML."""
+    """Write rules into a directory, one file for each group, in JSON, which is valid YAML."""
     groups: dict[str, list[dict[str, object]]] = {}
     for rule in rules:
         groups.setdefault(rule.group, []).append(rule.describe())

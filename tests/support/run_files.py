@@ -1,4 +1,4 @@
-"""Runs in a run directory: trained for real in a process, or written with made-up contents."""
+"""Run files in a run directory: from a real training process, or with made-up contents."""
 
 import os
 import struct
@@ -71,10 +71,10 @@ with TrainingMonitor(
 
 
 def decode(data: bytes) -> Record:
-    """Return the records of a whole run file.
+    """Return the records of a complete run file.
 
     Raises:
-        RunFileError: It is not a run file, has another major version, or is damaged.
+        RunFileError: The data is not a run file, has another major version, or is damaged.
     """
     identity = decode_header(data)
     if len(data) != FILE_BYTES:
@@ -97,13 +97,13 @@ def read_only(directory: Path) -> Record:
 
 
 def step(record: Record, name: str) -> float | None:
-    """Return a word of the step record; None where it is unknown."""
+    """Return a word of the step record, or None for an unknown value."""
     value = record.step[STEP[name]]
     return None if value == ABSENT else value
 
 
 def state(record: Record, name: str) -> float | None:
-    """Return a word of the state record; None where it is unknown."""
+    """Return a word of the state record, or None for an unknown value."""
     value = record.state[STATE[name]]
     return None if value == ABSENT else value
 
@@ -121,14 +121,14 @@ def events(record: Record) -> list[str]:
 
 @pytest.fixture
 def run_dir():
-    """Return a run directory in memory, where the last step is published at once."""
+    """Yield a run directory in memory, where the last step is published at once."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         yield Path(directory)
 
 
 @contextmanager
 def training(directory, how="hang", run="bert", *, rank=0, world_size=1, attempt=0, step=0):
-    """Train in a process of its own, until it ended or hangs in the backward pass."""
+    """Train in a separate process, and yield it once it has ended or hangs in a backward pass."""
     arguments = (how, run, directory, rank, world_size, attempt, step)
     process = subprocess.Popen(
         [*ENDS_WITH_PARENT, sys.executable, "-c", TRAINER, *map(str, arguments)],
@@ -146,17 +146,17 @@ def training(directory, how="hang", run="bert", *, rank=0, world_size=1, attempt
 
 
 def wait_for_zombie(process):
-    """Wait until a child is dead, and leave it uncollected."""
+    """Wait until a child process is dead, without collecting its exit status."""
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
 class RunFile:
-    """A run file with made-up contents, all of whose times are around noon.
+    """A run file with made-up contents, whose times are around noon.
 
     Args:
         directory: The run directory.
-        name: The file's name.
-        words: Words of both records by name; `live` and `live_phase` besides.
+        name: The name of the file.
+        words: Words of the step and state records by name, and `live` and `live_phase`.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class RunFile:
         self.path.write_bytes(data)
 
     def note(self, reason, *, after=0.0, signal_=None, evidence="It was seen.", machine=None):
-        """Add the exporter's note on the end."""
+        """Append the exporter's note about the end of the run to the file."""
         ending = Ending(
             reason, None, signal_, None, NOON + after, evidence, machine or {"load": 1.0}
         )
@@ -190,7 +190,7 @@ class RunFile:
 
 
 def describe(run="bert", rank=0, **members):
-    """Return an identity; its file was made at noon."""
+    """Return an identity whose file was created at noon by default."""
     static = {"framework": "torch", "framework_version": "2.13.0", "hostname": "box"}
     return Identity(
         run,
@@ -207,7 +207,7 @@ def describe(run="bert", rank=0, **members):
 
 
 def _pack(data, at, index, empty, words):
-    """Write record number 1, which is in slot B."""
+    """Write record number 1, which belongs in slot B."""
     row = list(empty)
     for name, value in words.items():
         if name in index:
@@ -220,7 +220,7 @@ def _pack(data, at, index, empty, words):
 
 
 def find(directory, *, after=3600.0):
-    """Read a directory of made-up run files, an hour after noon, on a machine with no processes."""
+    """Read a directory of made-up run files, by default an hour after noon, without processes."""
     host = Host(BOOT, 7, procfs=directory / "no-proc", cgroupfs=directory / "no-cgroups")
     return read_run_history(
         directory,

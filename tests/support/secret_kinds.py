@@ -1,9 +1,9 @@
-"""The kinds of secrets that kept sets of detectors know, with texts made up after their forms.
+"""The kinds of secrets that maintained detectors know, with made-up texts in their formats.
 
-The kinds are those of Gitleaks 8 and of detect-secrets 1.5, without identifiers and keys that are
-public and without those that are files. A form is a text in which `<x32>` stands for 32 hexadecimal
-digits; `_SETS` has the other letters. What is secret of a form begins after `^`, and ends before the
-next.
+The kinds are those of Gitleaks 8 and detect-secrets 1.5, without public identifiers, public keys
+and secrets that are whole files. A form is a text in which `<x32>` stands for 32 hexadecimal
+digits; `_SETS` defines the other letters. If a form contains `^`, its secret part begins after the
+first `^` and ends before the second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETS = {
 _PLACE = re.compile(r"<([xXdluatwb])(\d+)>")
 _UUID = "<x8>-<x4>-<x4>-<x4>-<x12>"
 
-# Known by their form, wherever they are.
+# Secrets that are recognisable by their form in any context.
 FORMS = f"""
 1password-service-account-token ops_eyJ<b252>
 1password-secret-key A3-<u6>-<u11>-<u5>-<u5>-<u5>
@@ -168,7 +168,7 @@ yandex-api-key AQVN<w36>
 xai-api-key xai-<a80>
 """
 
-# Known by a word before them: the name of a service alone, not of a token or a key.
+# Secrets that are recognisable only by the name of a service before them.
 NAMED = f"""
 adafruit <l32>
 airtable <l17>
@@ -244,9 +244,9 @@ class Kind:
     """A kind of secret.
 
     Attributes:
-        name: Its name, after the detector.
-        secret: One of the kind.
-        lines: Lines that have it.
+        name: The name of the kind, after the detector.
+        secret: An example of the kind.
+        lines: Lines that contain the example.
     """
 
     name: str
@@ -255,7 +255,7 @@ class Kind:
 
 
 def list_kinds(seed: int = 0) -> Iterator[Kind]:
-    """Yield a secret of each kind, in lines as they are found in logs and settings."""
+    """Yield a secret of each kind, with lines that resemble logs and settings."""
     chance = random.Random(seed)
     for row in FORMS.strip().splitlines():
         name, form = row.split(" ")
@@ -270,7 +270,7 @@ def list_kinds(seed: int = 0) -> Iterator[Kind]:
 
 
 def _fill(form: str, chance: random.Random) -> tuple[str, str, str]:
-    """Return what is before the secret, the secret, and what is after it."""
+    """Return the text before the secret, the secret, and the text after the secret."""
     text = _PLACE.sub(lambda m: "".join(chance.choices(_SETS[m[1]], k=int(m[2]))), form)
     before, mark, rest = text.partition("^")
     secret, _, after = rest.partition("^")

@@ -1,13 +1,13 @@
-"""The exporter under lasting trouble: what it takes after hours shall be what it took at first.
+"""A soak test of the exporter: after hours of faults its resource usage must not have grown.
 
     python -m tests.support.soak --minutes 360
 
-It is scraped once a second; every 5 s a driver fault begins, every 10 s a run is born, which ends in
-one of three ways and leaves its file. `--speed 10` has ten times as many of both, so that half an hour
-is worth five hours.
+The exporter is scraped once a second. A driver fault begins every 5 s. A training run starts every
+10 s, ends in one of three ways, and leaves its file. `--speed 10` multiplies the faults and runs by
+ten, so that half an hour corresponds to five hours.
 
-Each minute is a row of the table. At the end the last tenth of the time is compared with the tenth
-that ends after a sixth of it, as after six hours and one.
+The table has a row for each minute. At the end, the last tenth of the time is compared with the
+tenth that ends after a sixth of the time, which is one hour of six.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ with TrainingMonitor(run, total_steps=100) as monitor:
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen at one scrape.
+    """The measurements at one scrape.
 
     Attributes:
-        at: Seconds since the begin.
-        own: Resident bytes of the exporter.
-        whole: The same with its children.
-        descriptors: Its open files.
-        threads: Its threads.
-        seconds: How long the scrape took; None if it was missed.
+        at: The time since the beginning, in seconds.
+        own: The resident bytes of the exporter.
+        whole: The resident bytes of the exporter and its children.
+        descriptors: The number of open file descriptors of the exporter.
+        threads: The number of threads of the exporter.
+        seconds: The duration of the scrape; None if the scrape was missed.
     """
 
     at: float
@@ -88,15 +88,16 @@ class Look:
 
 @dataclass
 class Soak:
-    """A soak and what was seen in it.
+    """A soak test and its measurements.
 
     Attributes:
-        seconds: How long it lasts.
-        speed: How many times as many faults and runs there are.
-        patience: After how many seconds a scrape is missed; what the exporter is told is one.
-        looks: One for each scrape.
-        faults: How many faults began.
-        runs: How many runs were born.
+        seconds: The duration of the test.
+        speed: The factor by which faults and runs are more frequent.
+        patience: The duration in seconds above which a scrape counts as missed. The scrape timeout
+            in the header is always one second.
+        looks: The measurements of each scrape.
+        faults: The number of faults that began.
+        runs: The number of runs that started.
     """
 
     seconds: float
@@ -107,7 +108,7 @@ class Soak:
     runs: int = 0
 
     def run(self, directory: Path, report: Callable[[str], None] = lambda _: None) -> None:
-        """Run it, with a row for each minute."""
+        """Run the soak test and report a row for each minute."""
         report(_COLUMNS)
         with (
             tempfile.TemporaryDirectory(dir="/dev/shm") as runs,
@@ -118,15 +119,16 @@ class Soak:
             self._watch(exporter, report)
 
     def judge(self, most_growth: int = MOST_GROWTH_BYTES) -> list[str]:
-        """Return what is wrong; empty if nothing is.
+        """Return a description of each problem found.
 
         Args:
-            most_growth: How many bytes the memory may grow; a short soak has not warmed up.
+            most_growth: The permitted growth of memory in bytes; a short test needs more, because
+                the exporter has not warmed up.
         """
         first, last = self._window(1 / 6), self._window(1)
         wrong = []
-        # A driver reader comes and goes as a child, and a scrape may meet what is about to be closed:
-        # what leaks is there at the quietest too. Pools keep the threads that a burst needed.
+        # Driver readers start and end as children, and a scrape may coincide with a descriptor that
+        # is about to be closed, so leaks show in the minimum. Pools keep the threads of a burst.
         for name, before, after, most in (
             ("MiB", _median(first, "own"), _median(last, "own"), most_growth),
             ("MiB with children", _least(first, "whole"), _least(last, "whole"), most_growth),
@@ -144,7 +146,7 @@ class Soak:
         return wrong
 
     def _window(self, end: float) -> list[Look]:
-        """Return the looks of the tenth of the time that ends at this part of it."""
+        """Return the measurements of the tenth of the time that ends at this fraction."""
         until = end * self.seconds
         begin = until - max(self.seconds / 10, _LEAST_SECONDS)
         return [each for each in self.looks if begin <= each.at < until] or self.looks[-1:]
@@ -169,7 +171,7 @@ class Soak:
 
     @contextmanager
     def _troubled(self, machine: FakeMachine, runs: str) -> Iterator[None]:
-        """Let faults and runs come until the end of the block."""
+        """Cause faults and start runs until the end of the block."""
         ended = threading.Event()
         with ThreadPoolExecutor(2) as pool:
             troubles = [
@@ -224,7 +226,7 @@ class Soak:
 def list_faults(
     machine: FakeMachine,
 ) -> tuple[tuple[Callable[[], object], Callable[[], object]], ...]:
-    """Return what begins and what ends each fault."""
+    """Return a function that begins and a function that ends each fault."""
     temperature, power = "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage"
     return (
         (lambda: machine.hang(temperature, 1), lambda: machine.unhang(temperature, 1)),
@@ -280,7 +282,7 @@ def _range(looks: Sequence[Look], name: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak the exporter; 1 if something grew or a scrape was missed."""
+    """Run the soak test; return 1 if resource usage grew or a scrape was missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.soak")
     parser.add_argument("--minutes", type=float, default=360.0, help="how long it lasts")
     parser.add_argument("--speed", type=float, default=1.0, help="times as many faults and runs")

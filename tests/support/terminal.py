@@ -1,4 +1,4 @@
-"""A terminal with a program in it, as a person has one."""
+"""A pseudo-terminal that runs a program interactively."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Terminal:
-    """A terminal whose foreground is a program.
+    """A terminal whose foreground process is a program.
 
     Args:
         command: The program and its arguments.
@@ -56,11 +56,11 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def expect(self, pattern: str, *, since: int = 0) -> int:
-        """Read until the output has a pattern, and return where the pattern ends.
+        """Read until the output matches a pattern, and return the end of the match.
 
         Args:
             pattern: A regular expression.
-            since: The place in the output from which it is searched.
+            since: The position in the output at which the search begins.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -78,7 +78,7 @@ class Terminal:
         return self.process.wait(PATIENCE_SECONDS)
 
     def close(self) -> None:
-        """End the program and the terminal."""
+        """Kill the program and close the terminal."""
         self.process.kill()
         self.process.wait()
         os.close(self._master)
@@ -94,7 +94,7 @@ class Terminal:
         assert ready, self.output
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # its reader has closed the terminal
+        except OSError:  # the program has closed the terminal
             return False
         self.output += data
         return bool(data)

@@ -1,4 +1,4 @@
-"""Real training processes that use the monitor, and places where they have a hard time.
+"""Real training processes that use the monitor, and restricted environments for them.
 
 with Restless(runs) as trainer:
     trainer.kill()
@@ -26,7 +26,7 @@ from trainvitals.runfile import ABSENT, STATE, STEP, Record
 LONG = bool(os.environ.get("TRAINVITALS_TEST_LONG"))
 SOURCE_ROOT = Path(__file__).parents[2] / "exporter"
 _FAKES = Path(__file__).parents[1] / "fakes"
-# The same file system as that of the run directory a user has, and never one that waits for a disk.
+# Python without site packages and without the PYTHON* variables of the environment.
 _PYTHON = (sys.executable, "-S", "-E")
 
 
@@ -36,8 +36,8 @@ class Restless:
     Args:
         directory: The run directory.
         run: The run.
-        rank: Its rank.
-        hold_seconds: How long `hold` holds it up.
+        rank: The rank of the process.
+        hold_seconds: The time for which `hold` delays the process.
 
     Attributes:
         process: The process.
@@ -66,29 +66,29 @@ class Restless:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process ID."""
         return self.process.pid
 
     @property
     def path(self) -> Path:
-        """The run file; waits until there is one."""
+        """The path of the run file, read once the process has created the file."""
         if self._path is None:
             assert self.process.stdout is not None
             self._path = Path(self.process.stdout.readline().strip())
         return self._path
 
     def read(self) -> Record:
-        """Read its run file."""
+        """Read the run file of the process."""
         return decode(self.path.read_bytes())
 
     def hold(self) -> None:
-        """Hold it up in the midst of a step."""
+        """Delay the process in the middle of a step."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill it and collect it, as its launcher would."""
+        """Kill the process and collect its exit status, as a launcher would."""
         self.process.kill()
         self.process.wait()
 
@@ -101,12 +101,12 @@ class Restless:
 
 
 class Loop:
-    """A process that trains as the documents show; see `fakes/instrumented_training.py`.
+    """A process that trains as the documentation shows; see `fakes/instrumented_training.py`.
 
     Args:
         directory: The run directory.
-        first_step: From which step it goes on.
-        wrapper: A command that runs the script in its own place.
+        first_step: The step from which training continues.
+        wrapper: A command that replaces itself with the script.
 
     Attributes:
         process: The process, or its wrapper.
@@ -134,7 +134,7 @@ class Loop:
         assert self.process.stdout.readline() == "trains\n"
 
     def accounts(self) -> dict[str, list[float]]:
-        """Let it stop training and give its own accounts."""
+        """Stop the training and return the process's own measurements."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("enough\n")
@@ -143,7 +143,7 @@ class Loop:
         return accounts
 
     def kill(self) -> None:
-        """Kill it and collect it, as its launcher would."""
+        """Kill the process and collect its exit status, as a launcher would."""
         self.process.kill()
         self.process.wait()
 
@@ -156,10 +156,10 @@ class Loop:
 
 
 def check_record(record: Record) -> int:
-    """Check that the numbers of a restless trainer's record are of one moment; give its step."""
+    """Check that the numbers of a `Restless` record are consistent, and return its step."""
     step, state = record.step, record.state
     steps = step[STEP["steps"]]
-    if steps <= 0:  # killed before the first was over, or even before the first record
+    if steps <= 0:  # killed before the end of the first step, or before the first record
         assert steps in (0, ABSENT)
         assert step[STEP["samples"]] == step[STEP["train_seconds"]] == steps
         return 0
@@ -190,12 +190,12 @@ def check_record(record: Record) -> int:
 def train(
     directory: Path, trouble: str = "none", *, wrapper: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run `fakes/regression_training.py` to its end.
+    """Run `fakes/regression_training.py` to completion.
 
     Args:
         directory: The run directory.
-        trouble: What happens to it.
-        wrapper: A command that runs the script in its own place.
+        trouble: The change to the run directory during the training, or `alone` or `none`.
+        wrapper: A command that replaces itself with the script.
     """
     return subprocess.run(
         [*wrapper, *_PYTHON, _FAKES / "regression_training.py", SOURCE_ROOT, trouble],
@@ -208,7 +208,7 @@ def train(
 
 
 def train_with_workers(directory: Path, kind: str) -> subprocess.Popen[str]:
-    """Start `fakes/worker_training.py`, whose workers are started in this way."""
+    """Start `fakes/worker_training.py` with workers of the given kind."""
     environ = {name: value for name, value in os.environ.items() if "COV" not in name}
     return subprocess.Popen(
         [*ENDS_WITH_PARENT, sys.executable, _FAKES / "worker_training.py", kind],
@@ -221,12 +221,12 @@ def train_with_workers(directory: Path, kind: str) -> subprocess.Popen[str]:
 
 
 def in_own_mounts(before: str, directory: Path, *, after: str = "true") -> Sequence[str]:
-    """Return a wrapper that runs a command with mounts of its own.
+    """Return a wrapper that runs a command in a separate mount namespace.
 
     Args:
-        before: Shell commands that are run first.
-        directory: Is `$0` in the shell commands.
-        after: Shell commands that are run when the command ended well.
+        before: Shell commands to run first.
+        directory: The value of `$0` in the shell commands.
+        after: Shell commands to run if the command succeeded.
     """
     if not _has_own_mounts():
         pytest.skip("needs user namespaces: unshare --map-root-user --mount fails here")
@@ -235,15 +235,15 @@ def in_own_mounts(before: str, directory: Path, *, after: str = "true") -> Seque
 
 
 def without_privileges() -> Sequence[str]:
-    """Return a wrapper that runs a command as its user, who may do what modes and owners allow."""
+    """Return a wrapper that drops the capabilities of root, so that file modes apply."""
     return _set_privileges("--inh-caps=-all", "--bounding-set=-all") if os.geteuid() == 0 else ()
 
 
 def as_nobody() -> Sequence[str]:
-    """Return a wrapper that runs a command as nobody, who may read what root may, and write nowhere."""
+    """Return a wrapper that runs a command as user 65534, who can read all files like root."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    reading = "-all,+dac_read_search"  # where Python may be installed for root alone
+    reading = "-all,+dac_read_search"  # because Python may be readable only by root
     return _set_privileges(
         "--reuid=65534",
         "--regid=65534",
@@ -255,7 +255,7 @@ def as_nobody() -> Sequence[str]:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """Keep so many processes busy meanwhile."""
+    """Keep `count` processes busy until the end of the block."""
     busy = [
         subprocess.Popen([*ENDS_WITH_PARENT, *_PYTHON, "-c", "while True: pass"])
         for _ in range(count)

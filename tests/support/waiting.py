@@ -1,7 +1,7 @@
-"""Waiting for what other threads and processes do in their own time.
+"""A function that waits for a condition that other threads or processes make true.
 
-A bound separates a hang from an answer, so it is wide: on a loaded machine any process may stall
-for seconds at any moment.
+The time limits only have to detect a hang, so they are generous: on a loaded machine any process
+may stall for seconds at any moment.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def wait_until(
     """Return the first true value of a condition.
 
     Args:
-        condition: Is called again and again.
-        seconds: How long to try.
-        pause: Seconds between two calls.
-        describe: Returns what an error shows.
+        condition: A function that is called repeatedly.
+        seconds: The time limit.
+        pause: The seconds between two calls.
+        describe: A function that returns a description for the error message.
 
     Raises:
         AssertionError: The condition was not true in time.

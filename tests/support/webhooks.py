@@ -1,4 +1,4 @@
-"""A receiver of webhooks that remembers everything it was sent."""
+"""A webhook receiver that stores all received messages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Message:
 
     Attributes:
         path: The path with its query.
-        headers: The headers, names in lower case.
-        body: The body as it came.
-        at: When it had come, on the monotonic clock.
+        headers: The headers, with names in lower case.
+        body: The raw body.
+        at: The time of receipt on the monotonic clock.
     """
 
     path: str
@@ -34,12 +34,12 @@ class Message:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; the empty body is an empty object."""
+        """The body decoded as JSON; an empty body is an empty object."""
         return json.loads(self.body or b"{}")
 
     @property
     def status(self) -> str:
-        """Whether Alertmanager says `firing` or `resolved`."""
+        """The status in a message of Alertmanager, `firing` or `resolved`."""
         return str(self.json["status"])
 
     @property
@@ -49,7 +49,7 @@ class Message:
 
     @property
     def names(self) -> list[str]:
-        """The names of those alerts, sorted."""
+        """The sorted names of the alerts in the message."""
         return sorted(alert["labels"]["alertname"] for alert in self.alerts)
 
 
@@ -57,21 +57,21 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let a sender hang up as it likes; show all other errors."""
+        """Ignore the error of a sender that closed its connection; report all other errors."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 class WebhookReceiver:
-    """A small HTTP server that accepts every POST, while its `with` block lasts.
+    """A small HTTP server that accepts every POST during its `with` block.
 
-    It listens on 127.0.0.1 by default; a container reaches it only on another address.
+    The server listens on 127.0.0.1 by default; a container can reach it only on another address.
 
     Attributes:
-        port: Where it listens.
-        messages: What came so far, oldest first.
-        status: The status that it answers with; a test may change it.
-        answer: The body that it answers with.
+        port: The port on which the server listens.
+        messages: The messages received so far, oldest first.
+        status: The status code of the responses, which a test may change.
+        answer: The body of the responses.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class WebhookReceiver:
                 self.wfile.write(receiver.answer)
 
             def log_message(self, *_: object) -> None:
-                """Keep quiet: what came is in `messages`."""
+                """Log nothing, because `messages` has every request."""
 
         self._server = _Server((host, port), Handler)
         self.port = int(self._server.server_address[1])
@@ -110,14 +110,14 @@ class WebhookReceiver:
         )
 
     def url(self, path: str = "/") -> str:
-        """Return the address to send to."""
+        """Return the URL of the receiver with this path."""
         return f"http://127.0.0.1:{self.port}{path}"
 
     def wait_for(self, predicate: Callable[[Message], object], seconds: float = 60.0) -> Message:
-        """Wait for a message that satisfies the predicate and give the first that does.
+        """Wait for a message that satisfies the predicate, and return the first match.
 
         Raises:
-            AssertionError: None came in time; with all that did come.
+            AssertionError: No such message came in time; the text lists the received messages.
         """
         deadline = time.monotonic() + seconds
         with self._came:

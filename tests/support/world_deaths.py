@@ -1,19 +1,20 @@
-"""Deaths from public threads, and how many of them are judged right.
+"""Process deaths from public threads, and a count of the correct verdicts.
 
-`tests/fixtures/world_deaths/seen/NAME.txtar` may be read while detectors are written, those in
-`held_out/` may not: they show how the detectors do on what they were not written for. Each has the
-form of the other deaths (`tests/support/deaths.py`); its `expected.yml` has
+Developers of detectors may read the deaths in `tests/fixtures/world_deaths/seen/NAME.txtar`, but
+not those in `held_out/`, which show how the detectors perform on unknown cases. Each file has the
+format of `tests/support/deaths.py`, and its `expected.yml` has these keys:
 
-`reason`  what happened, by the thread's own conclusion; of an innocent `finished`, `running` or
-          `unknown`
-`also`    reasons that are right as well
+`reason`  the cause, by the thread's own conclusion; `finished`, `running` or `unknown` if the
+          evidence shows no fault
+`also`    other reasons that are correct
 `origin`  the thread
-`note`    what happened, in a sentence
+`note`    a one-sentence description of the death
 
-    $ python -m tests.support.world_deaths seen      # a line for each that is not right, and totals
+    $ python -m tests.support.world_deaths seen      # a line for each incorrect verdict, and totals
 
-A third of what was collected is held out, chosen by a hash of its name before it was judged. Who looks
-at why one of them is not right moves all of them to those seen, and collects new ones.
+A third of the deaths is held out, chosen by a hash of the name before the first verdict. Whoever
+examines why a held-out verdict is incorrect must move all held-out deaths to `seen` and collect new
+ones.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Judged:
     """One death with its verdict.
 
     Attributes:
-        name: Its file, without the suffix.
-        expected: The reasons that are right, the first one best.
-        reason: The reason that it got; empty where its evidence could not be read.
-        confidence: How sure the verdict is; empty where there is none.
+        name: The name of the file, without the suffix.
+        expected: The correct reasons, the best first.
+        reason: The reason of the verdict; empty if the evidence could not be read.
+        confidence: The confidence of the verdict; empty if the evidence could not be read.
     """
 
     name: str
@@ -55,34 +56,34 @@ class Judged:
 
     @property
     def is_right(self) -> bool:
-        """Whether the verdict is one of the right ones."""
+        """Whether the verdict names a correct reason."""
         return self.reason in self.expected
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the verdict names another cause; one without a cause is not wrong."""
+        """Whether the verdict names an incorrect cause; a verdict without a cause is not wrong."""
         return not self.is_right and self.reason not in INNOCENT | {""}
 
     @property
     def is_innocent(self) -> bool:
-        """Whether nothing went wrong that the evidence shows."""
+        """Whether the evidence shows no fault, according to `expected.yml`."""
         return self.expected[0] in INNOCENT
 
 
 def list_expected(folder: str) -> tuple[tuple[str, ...], ...]:
-    """Return the reasons that are right for each death of `seen` or `held_out`."""
+    """Return the correct reasons for each death in `seen` or `held_out`."""
     return tuple(_read(path)[0] for path in _list_paths(folder))
 
 
 @lru_cache
 def judge_world(folder: str) -> tuple[Judged, ...]:
-    """Return the verdicts of all deaths of `seen` or `held_out`."""
+    """Return the verdicts for all deaths in `seen` or `held_out`."""
     return tuple(_judge(path.stem, *_read(path)) for path in _list_paths(folder))
 
 
 @lru_cache
 def judge_logs_alone(folder: str) -> tuple[Judged, ...]:
-    """Return the verdicts of those that have a log, by nothing but the log."""
+    """Return the verdicts for the deaths that have a log, based only on the log."""
     archives = [(path.stem, *_read(path)) for path in _list_paths(folder)]
     return tuple(
         _judge(name, expected, {_LOG: files[_LOG]})
@@ -96,7 +97,7 @@ def _list_paths(folder: str) -> list[Path]:
 
 
 def _read(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the reasons that are right, and the files of the evidence."""
+    """Return the correct reasons and the files of the evidence."""
     _, files = split_archive(path.read_text(encoding="utf-8"))
     document = yaml.safe_load(files.pop("expected.yml"))
     return (document["reason"], *(document.get("also") or ())), files

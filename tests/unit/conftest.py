@@ -1,4 +1,4 @@
-"""What the tests of several parts share: the files of a machine and a certificate."""
+"""Shared fixtures: the files of a fake machine, and a certificate."""
 
 from __future__ import annotations
 

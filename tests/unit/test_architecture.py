@@ -1,4 +1,4 @@
-"""The shape of the house: who may import whom, and what every module owes its reader."""
+"""Tests of the structure of the package: its imports, and rules that apply to every module."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
 BROAD = {"Exception", "BaseException"}
 
-# The packages that only some modules may import, wherever the import stands.
+# The modules that may import each of these packages, even inside a function.
 CONFINED = {
     "jinja2": {"report/html.py", "views/page/page.py"},
     "matplotlib": {"report/charts.py", "views/plot/picture.py"},
@@ -30,7 +30,7 @@ CONFINED = {
     },
     "pyhlml": {"sources/accelerators/hlml.py"},
 }
-# Amounts and times that `units` does not format, by module and function, and why.
+# The functions that format amounts and times without `units`, each with the reason.
 _OLD = "users' scripts and readers of logs already had this form"
 OTHER_FORMATS = {
     ("sources/containers/pod_listing.py", "_write_time"): "the format of kubectl describe",
@@ -55,11 +55,11 @@ OTHER_FORMATS = {
     ("training/resourcelog.py", "write_block"): _OLD,
     ("verdicts/causes/ray.py", "_detect_oom"): "the amounts as Ray logged them",
 }
-# Where a broad except may stand, by module and function.
+# The functions that may contain a broad except, by module.
 BROAD_EXCEPTS = {
     ("workers.py", "attempt"),
     ("training/guard.py", "guarded"),
-    # At the start of programs that did not ask for it, before the package can be imported.
+    # Runs when any Python program starts, before the package can be imported.
     ("runner/startup/sitecustomize.py", "_attempt"),
 }
 
@@ -70,7 +70,7 @@ def name_of(path):
 
 
 def imports_of(tree):
-    """Yield the top names of all packages that a module imports anywhere."""
+    """Yield the top-level names of all packages that a module imports anywhere."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -80,7 +80,7 @@ def imports_of(tree):
 
 
 def public_definitions(tree, inside=""):
-    """Yield all classes and functions whose names, and those around them, are public."""
+    """Yield all public classes and functions that are not inside a private class or function."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -92,12 +92,12 @@ def public_definitions(tree, inside=""):
 
 
 def is_overload(node):
-    """Return whether a definition is a signature; the definition after it has the docstring."""
+    """Return whether a definition is an overload, whose implementation has the docstring."""
     return "overload" in map(ast.unparse, node.decorator_list)
 
 
 def is_broad(handler):
-    """Return whether an except clause catches everything."""
+    """Return whether an except clause catches all exceptions."""
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -105,7 +105,7 @@ def is_broad(handler):
 
 
 def broad_excepts_of(node, function=""):
-    """Yield the functions in which a broad except stands."""
+    """Yield the functions that contain a broad except."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ExceptHandler) and is_broad(child):
             yield function
@@ -130,7 +130,7 @@ OF_A_TIME = re.compile(r"%[a-zA-Z]")
 
 
 def formats_of(node, function=""):
-    """Yield the functions that format an amount with its unit, or a time, themselves."""
+    """Yield the functions that format a time or an amount with its unit without `units`."""
     for child in ast.iter_child_nodes(node):
         if is_format(child):
             yield function
@@ -139,7 +139,7 @@ def formats_of(node, function=""):
 
 
 def is_format(node):
-    """Return whether an expression formats a time, or a number that its unit follows."""
+    """Return whether an expression formats a time, or a number that is followed by its unit."""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func).endswith((".strftime", ".isoformat"))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -155,7 +155,7 @@ def is_format(node):
 
 
 def test_importing_the_package_loads_the_standard_library_only():
-    """Three lines in a training loop pay for nothing that Python does not bring."""
+    """A training script that imports the package loads no other third-party package."""
     code = (
         f"import sys; sys.path.insert(0, {str(SOURCE_ROOT)!r}); import trainvitals, json;"
         "print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
@@ -168,7 +168,7 @@ def test_importing_the_package_loads_the_standard_library_only():
 
 
 def test_layers_are_kept():
-    """Data runs one way, as the contract in pyproject.toml says."""
+    """The imports comply with the layers that the contract in `pyproject.toml` defines."""
     lint_imports = Path(sys.executable).with_name("lint-imports")
     answer = subprocess.run(
         [lint_imports, "--no-cache"],
@@ -183,7 +183,7 @@ def test_layers_are_kept():
 
 
 def test_the_source_root_is_no_package():
-    """`exporter/` is a root like `src/`."""
+    """`exporter/` is a source root, like `src/`, and not a package itself."""
     assert not (SOURCE_ROOT / "__init__.py").exists()
     assert (PACKAGE / "__init__.py").exists()
     assert (PACKAGE / "py.typed").exists()
@@ -191,14 +191,14 @@ def test_the_source_root_is_no_package():
 
 @pytest.mark.parametrize("package", CONFINED)
 def test_a_binding_is_imported_where_it_belongs(package):
-    """Who does not ask for it does not pay for it, and its reader alone knows its quirks."""
+    """Each of the confined packages is imported only by the listed modules."""
     users = {name_of(path) for path, tree in TREES.items() if package in imports_of(tree)}
     assert users == CONFINED[package]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_everything_public_has_a_docstring(path):
-    """Modules, classes, functions and methods say what they are."""
+    """Every module, and every public class, function and method, has a docstring."""
     documented = [("module", TREES[path]), *public_definitions(TREES[path])]
     for name, node in documented:
         assert ast.get_docstring(node), name
@@ -206,14 +206,14 @@ def test_everything_public_has_a_docstring(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_only_the_command_line_prints_and_exits(path):
-    """Libraries return or raise."""
+    """Only the command line prints or exits; other modules return values or raise exceptions."""
     calls = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
     if name_of(path) not in ("__main__.py", "commands/parsing.py"):
         assert not calls & {"print", "sys.exit", "exit", "input"}
 
 
 def test_broad_excepts_are_counted():
-    """A bug is caught in one place, where it is told apart, logged and counted."""
+    """Broad excepts exist only in the listed functions, which log and count the exceptions."""
     found = {
         (name_of(path), function)
         for path, tree in TREES.items()
@@ -229,7 +229,7 @@ def test_broad_excepts_are_counted():
 
 
 def test_the_search_for_broad_excepts_finds_them():
-    """Bare, named and tuple forms are seen, and narrow ones are not."""
+    """Bare, named and tuple forms of broad excepts are found, and narrow excepts are not."""
     code = """
 def f():
     try: pass
@@ -245,7 +245,7 @@ def h():
 
 
 def test_amounts_and_times_are_formatted_by_units():
-    """Each is written in one form, so no other module has a format of its own without a reason."""
+    """Only `units` and the listed functions format amounts and times, so each has one form."""
     found = {
         (name_of(path), function)
         for path, tree in TREES.items()
@@ -256,7 +256,7 @@ def test_amounts_and_times_are_formatted_by_units():
 
 
 def test_the_search_for_formats_finds_them():
-    """Formats of numbers with units and of times are seen, other strings are not."""
+    """Formats of times and of numbers with units are found, and other strings are not."""
     code = """
 def a(x): return f"{x:.1f} s"
 def b(x): return f"{x:.0f}%"
@@ -272,7 +272,7 @@ def z(x): return f"{x} runs", f"{x}s", f"{x:>8} sockets", f"{x:,} was", "100 % s
 
 
 def test_exceptions_to_the_rules_of_security_have_reasons():
-    """Each line that ruff's rules S would refuse says why it is right."""
+    """Each line with an exemption from ruff's security rules gives the reason."""
     marks = [
         (name_of(path), line.strip())
         for path in MODULES
@@ -284,7 +284,7 @@ def test_exceptions_to_the_rules_of_security_have_reasons():
 
 
 def test_an_audit_without_lists_is_skipped_in_a_line(tmp_path):
-    """A mirror that knows no vulnerability, and one that does not answer, fail nothing."""
+    """If the list of vulnerabilities is empty or cannot be read, the audit is skipped."""
     (tmp_path / "empty.json").write_text('{"vulnerabilities": []}', encoding="utf-8")
     for name in ("empty.json", "none.json"):
         url = (tmp_path / name).as_uri()

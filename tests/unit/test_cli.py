@@ -1,4 +1,4 @@
-"""The command `trainvitals`: help, usage, exit codes and errors of one line."""
+"""Tests of the command line: help, usage errors, exit codes and error messages of one line."""
 
 import json
 import os
@@ -37,7 +37,7 @@ COMMANDS = (
 
 
 def run(*arguments, **environ):
-    """Run the command as a process."""
+    """Run the command in a process."""
     return subprocess.run(
         [sys.executable, "-m", "trainvitals", *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT / "exporter"), **environ},
@@ -50,7 +50,7 @@ def run(*arguments, **environ):
 
 
 def leave(capsys, *arguments):
-    """Run the command here, where it must end by itself; give code, output and errors."""
+    """Run the command in this process until it exits, and return its exit code and output."""
     with pytest.raises(SystemExit) as left:
         main(arguments)
     out, err = capsys.readouterr()
@@ -59,7 +59,7 @@ def leave(capsys, *arguments):
 
 @pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)])
 def test_help_has_examples(capsys, command):
-    """Every command explains itself with examples that name it and exit codes, and exits with 0."""
+    """The help of every command contains examples and exit codes."""
     code, out, err = leave(capsys, *command, "--help")
     assert (code, err) == (0, "")
     examples = out.partition("\nExamples:\n")[2]
@@ -69,14 +69,14 @@ def test_help_has_examples(capsys, command):
 
 
 def test_all_commands_are_tested_here(capsys):
-    """The list of commands in the help is the list above."""
+    """The tests in this module cover all commands that the help lists."""
     _, out, _ = leave(capsys, "--help")
     listed = re.findall(r"^    ([\w-]+)(?: |$)", out.partition("COMMAND")[2], re.MULTILINE)
     assert tuple(dict.fromkeys(listed)) == COMMANDS
 
 
 def test_only_the_chosen_command_is_imported():
-    """Starting `serve` imports no module of another command."""
+    """The parser of `serve` imports no module of another command."""
     source = (
         "import sys; from trainvitals.cli import build_parser; build_parser('serve');"
         "print([name for name in sys.modules if name.startswith('trainvitals.commands.')])"
@@ -88,7 +88,7 @@ def test_only_the_chosen_command_is_imported():
 
 
 def test_the_help_imports_no_command():
-    """Names and summaries of all commands are there without what any of them needs."""
+    """The help lists all commands without importing their modules."""
     source = (
         "import sys; from trainvitals.cli import main\n"
         "try: main(['--help'])\n"
@@ -104,7 +104,7 @@ def test_the_help_imports_no_command():
 
 
 def test_help_of_serve_names_every_collector_and_flag(capsys):
-    """Each collector can be turned off, and the flags are those of other exporters."""
+    """Each collector has a flag to disable it, and common flags are named as in other exporters."""
     _, out, _ = leave(capsys, "serve", "--help")
     for entry in COLLECTORS:
         assert f"--collector.{entry.name}, --no-collector.{entry.name}" in out
@@ -113,7 +113,7 @@ def test_help_of_serve_names_every_collector_and_flag(capsys):
 
 
 def test_what_an_interrupt_could_stop_is_imported_in_main():
-    """Before `main` handles Ctrl-C, nothing is imported that Python has not imported itself."""
+    """Before `main` handles Ctrl-C, importing the module loads no other module."""
     source = (
         "import sys, __future__; before = set(sys.modules); import trainvitals.cli;"
         "print(sorted(set(sys.modules) - before))"
@@ -125,7 +125,7 @@ def test_what_an_interrupt_could_stop_is_imported_in_main():
 
 
 def test_an_early_interrupt_is_no_traceback(monkeypatch):
-    """Ctrl-C while the commands are still being imported ends the program without a word."""
+    """Ctrl-C while the commands are being imported ends the program without a traceback."""
 
     def press(_: str) -> None:
         raise KeyboardInterrupt
@@ -135,7 +135,7 @@ def test_an_early_interrupt_is_no_traceback(monkeypatch):
 
 
 def test_version_is_the_packages():
-    """`--version` and pyproject.toml agree."""
+    """`--version` prints the version in `pyproject.toml`."""
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     version = re.search(r'^version = "(.+)"$', pyproject, re.MULTILINE)[1]
     answer = run("--version")
@@ -158,7 +158,7 @@ def test_version_is_the_packages():
     ],
 )
 def test_wrong_usage_exits_with_2(capsys, arguments):
-    """What the command does not know is said below the usage, and nothing runs."""
+    """An unknown argument is reported below the usage, and the exit code is 2."""
     code, out, err = leave(capsys, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("usage: trainvitals")
@@ -166,7 +166,7 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
 
 
 def test_a_taken_port_is_one_line_that_names_the_holder():
-    """It cannot run: exit code 2, and no traceback."""
+    """If the port is in use, the error is one line that names the process that uses the port."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         answer = run("serve", f"--web.listen-address=127.0.0.1:{port}")
@@ -204,7 +204,7 @@ def test_a_taken_port_is_one_line_that_names_the_holder():
     ],
 )
 def test_a_configuration_that_cannot_be_is_one_line(arguments, words):
-    """The exit code is 2, and the line says what is wrong."""
+    """The error for an invalid option is one line that names the value, and the exit code is 2."""
     answer = run("serve", "--web.listen-address=127.0.0.1:0", *arguments)
     assert answer.returncode == 2
     assert answer.stdout == ""
@@ -214,7 +214,7 @@ def test_a_configuration_that_cannot_be_is_one_line(arguments, words):
 
 
 def test_a_message_steers_no_terminal(capsys):
-    """What it quotes of a file or a name is shown without its escape codes."""
+    """Escape codes in a file name are not printed in an error message."""
     assert main(["plot", "\x1b]0;title\x07\x1b[2Jred\x9b31m"]) == 2
     err = capsys.readouterr().err
     assert "cannot read red" in err
@@ -222,7 +222,7 @@ def test_a_message_steers_no_terminal(capsys):
 
 
 def test_a_stack_that_does_not_run_is_a_problem_that_was_found(tmp_path):
-    """`trainvitals status` exits with 1 where nothing runs, and says so."""
+    """`trainvitals status` exits with code 1 if no program of the stack runs."""
     answer = run("status", "--state-dir", str(tmp_path))
     assert answer.returncode == 1
     assert "Traceback" not in answer.stderr
@@ -231,7 +231,7 @@ def test_a_stack_that_does_not_run_is_a_problem_that_was_found(tmp_path):
 
 @pytest.mark.parametrize("arguments", [("serve", "--help"), ("status",)])
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path, arguments):
-    """Output into a pipe that nobody reads any more ends quietly."""
+    """Writing to a pipe without a reader prints no traceback."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
@@ -249,11 +249,11 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path, arguments):
 
 @pytest.mark.parametrize("words", ["status", "--version", "--help", "serve --help"])
 def test_output_that_cannot_be_written_is_one_line(tmp_path, words):
-    """A full disk is an error of one line, and is not exit code 0."""
+    """If the output cannot be written, the error is one line and the exit code is 2."""
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
         answer = subprocess.run(
             [sys.executable, "-m", "trainvitals", *words.split()],
-            # Without a buffer there would be nothing to flush when the interpreter ends.
+            # Without a buffer, the interpreter has nothing to flush at its end.
             env={**os.environ, "PYTHONPATH": str(ROOT / "exporter"), "PYTHONUNBUFFERED": ""},
             cwd=tmp_path,
             stdout=full,
@@ -270,7 +270,7 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path, words):
     "arguments", ["doctor --checks=swap", "top --once", "record --once --output -"]
 )
 def test_streams_that_are_closed_are_no_traceback(tmp_path, arguments, closed):
-    """Nobody wants to read it, and nothing else fails."""
+    """Closed standard streams cause no error and no traceback."""
     answer = subprocess.run(
         f"exec {sys.executable} -m trainvitals {arguments} {closed}",
         env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
@@ -284,7 +284,7 @@ def test_streams_that_are_closed_are_no_traceback(tmp_path, arguments, closed):
 
 
 def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path):
-    """What is said to a standard output that is closed does not stand in the recording."""
+    """The recording contains nothing that was written to the closed standard output."""
     file = tmp_path / "run.jsonl"
     answer = subprocess.run(
         f"exec {sys.executable} -m trainvitals record --once --output {file} >&- 2>&-",
@@ -299,7 +299,7 @@ def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path):
 
 @pytest.mark.parametrize("command", ["serve", "top", "record", "doctor", "diagnose"])
 def test_an_old_spelling_of_a_flag_still_works(command):
-    """`--engine` and `--journal` are what `--containers.engine` and `--containers.journal` are."""
+    """The flags `--engine` and `--containers.engine` set the same option."""
     options = build_parser(command).parse_args([command, "--engine=tcp://a:1"])
     assert options.engine == "tcp://a:1"
     options = build_parser(command).parse_args([command, "--containers.engine=tcp://b:1"])

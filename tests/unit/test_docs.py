@@ -1,4 +1,4 @@
-"""What the documents must tell, and what they point to."""
+"""Tests that the documentation is complete and that its references exist."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ SOURCES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.p
 
 
 def documents(pattern: str) -> set[str]:
-    """Find a pattern in all documents."""
+    """Return all matches of a pattern in the documentation."""
     return set(re.findall(pattern, PROSE))
 
 
 def page(name: str) -> str:
-    """Read one document."""
+    """Return the text of one page."""
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Return each command and its parser."""
+    """Return the parser of each command, by name."""
     (choice,) = (
         action
         for action in build_parser()._actions
@@ -62,7 +62,7 @@ def flags() -> list[str]:
 
 
 def test_the_list_of_metrics_is_up_to_date():
-    """`docs/metrics.md` is what `make docs` writes from the golden scrape."""
+    """`docs/metrics.md` is the output of `make docs` for the golden scrape."""
     generator = runpy.run_path(str(ROOT / "docs/build/metrics.py"))
     golden = [path.read_text(encoding="utf-8") for path in generator["GOLDEN"]]
     written = generator["write_page"](generator["read_sections"](golden))
@@ -70,7 +70,7 @@ def test_the_list_of_metrics_is_up_to_date():
 
 
 def test_the_list_of_metrics_has_a_row_for_each_of_them():
-    """A metric's row has its type, its labels and its HELP."""
+    """The row of a metric contains its type, labels and help text."""
     rows = page("metrics.md").splitlines()
     (row,) = [row for row in rows if row.startswith("| `accelerator_clock_hertz` |")]
     assert row.startswith(
@@ -81,14 +81,14 @@ def test_the_list_of_metrics_has_a_row_for_each_of_them():
 
 
 def test_the_list_of_alerts_is_up_to_date():
-    """`docs/alerts.md` is what `make docs` writes from the rules."""
+    """`docs/alerts.md` is the output of `make docs` for the alerting rules."""
     generator = runpy.run_path(str(ROOT / "docs/build/alerts.py"))
     written = generator["write_page"](generator["read_groups"]())
     assert page("alerts.md").splitlines() == written.splitlines(), "run `make docs`"
 
 
 def test_the_list_of_causes_is_up_to_date():
-    """`docs/diagnosis.md` is what `make docs` writes from the causes of death."""
+    """`docs/diagnosis.md` is the output of `make docs` for the causes of death."""
     generator = runpy.run_path(str(ROOT / "docs/build/diagnosis.py"))
     assert page("diagnosis.md").splitlines() == generator["write_page"]().splitlines(), (
         "run `make docs`"
@@ -96,14 +96,14 @@ def test_the_list_of_causes_is_up_to_date():
 
 
 def test_the_table_of_log_formats_is_up_to_date():
-    """The table in `docs/training.md` is what `make docs` writes from the formats."""
+    """The table in `docs/training.md` is the output of `make docs` for the log formats."""
     generator = runpy.run_path(str(ROOT / "docs/build/formats.py"))
     training = page("training.md")
     assert training == generator["rewrite"](training), "run `make docs`"
 
 
 def test_every_reason_has_a_row_with_what_to_do():
-    """A reason's row has its signs, its meaning and a command or setting."""
+    """The row of a reason contains its signs, its meaning and a command or setting."""
     rows = [line for line in page("diagnosis.md").splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == list(REASONS)
     for row in rows:
@@ -113,7 +113,7 @@ def test_every_reason_has_a_row_with_what_to_do():
 
 
 def test_the_list_of_alerts_has_a_row_for_each_of_them():
-    """An alert's row has its runbook, severity, durations, and its thresholds with their reasons."""
+    """The row of an alert contains its runbook, severity, durations and explained thresholds."""
     rows = page("alerts.md").splitlines()
     listed = [found[1] for row in rows if (found := re.match(r"\| \[(\w+)\]\(runbooks/", row))]
     assert sorted(listed) == sorted(alert.name for alert in read_rulebook().alerts)
@@ -126,7 +126,7 @@ def test_the_list_of_alerts_has_a_row_for_each_of_them():
 
 
 def test_the_records_named_in_the_documents_exist():
-    """What is recorded is named as the rules record it."""
+    """Every recorded series that the documentation names has a recording rule."""
     named = documents(r"\b(?:accelerator|run|instance|threshold):[a-z_]+:[a-z0-9_]+")
     assert len(named) > 10
     assert named - {rule.name for rule in read_rulebook().records} == set()
@@ -134,27 +134,27 @@ def test_the_records_named_in_the_documents_exist():
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_documented(command):
-    """It stands in the documents with the program's name before it, and its help has examples."""
+    """Every command is mentioned with the program's name, and its help contains examples."""
     assert f"trainvitals {command}" in PROSE
     assert "Examples:" in (commands()[command].epilog or "")
 
 
 @pytest.mark.parametrize("flag", flags())
 def test_a_flag_is_documented(flag):
-    """It stands in the documents in code; those of the collectors have one row for all."""
+    """Every flag appears in code formatting; the flags of all collectors share one entry."""
     stem = re.sub(r"^--(no-)?collector\..*", r"--\1collector.NAME", flag)
     assert re.search(rf"`[^`\n]*{re.escape(stem)}\b[^`\n]*`", PROSE), stem
 
 
 @pytest.mark.parametrize("entry", COLLECTORS, ids=lambda entry: entry.name)
 def test_a_collector_is_documented(entry):
-    """It has a row in the page of the exporter and a section in the list of metrics."""
+    """Every collector has a row in `exporter.md` and a section in `metrics.md`."""
     assert f"\n| `{entry.name}` |" in page("exporter.md")
     assert f"\n## {entry.name}\n" in page("metrics.md")
 
 
 def test_every_endpoint_is_documented():
-    """Each path has a row in the page of the exporter."""
+    """Every endpoint has a row in `exporter.md`."""
     machine = Machine(MachineOptions(disabled=["accelerator"]))
     try:
         for path in Endpoints(machine)._paths:
@@ -164,7 +164,7 @@ def test_every_endpoint_is_documented():
 
 
 def test_every_exit_code_is_documented():
-    """Each code that the command gives has a row."""
+    """Every exit code of the commands has a row in `exporter.md`."""
     codes = re.search(
         r"^FINE, FOUND_A_PROBLEM, CANNOT_RUN = (.*)$",
         SOURCES[PACKAGE / "commands/parsing.py"],
@@ -177,7 +177,7 @@ def test_every_exit_code_is_documented():
 
 
 def test_every_signal_that_is_acted_on_is_documented():
-    """A signal that the code gives a meaning to stands in the documents."""
+    """Every signal for which the code installs a handler is mentioned in the documentation."""
     acted_on = re.compile(r"signal\.signal\(\s*signal\.(SIG[A-Z0-9]+)")
     used = {name for text in SOURCES.values() for name in acted_on.findall(text)}
     assert used >= {"SIGTERM", "SIGUSR1"}
@@ -185,7 +185,7 @@ def test_every_signal_that_is_acted_on_is_documented():
 
 
 def test_every_environment_variable_is_documented():
-    """Each that the code reads or sets has its name in code."""
+    """Every environment variable that the code reads or sets is named in code formatting."""
     text = "\n".join(SOURCES.values())
     read = set(re.findall(r"environ(?:\.get\(|\[)\s*\"([A-Z_]+)\"", text))
     ours = set(re.findall(r"\bTRAINVITALS_[A-Z_]+\b", text))
@@ -197,19 +197,19 @@ def test_every_environment_variable_is_documented():
 
 
 def test_every_state_of_an_accelerator_is_documented():
-    """Each state has its row."""
+    """Every state of an accelerator has a row in `accelerators.md`."""
     for state in State.__args__:  # type: ignore[attr-defined]  # of a Literal
         assert f"\n| `{state}` |" in page("accelerators.md")
 
 
 def test_the_table_of_xids_is_that_of_the_code():
-    """Each code has its row, and there is no other."""
+    """The table of Xid codes in `accelerators.md` equals the table in the code."""
     rows = re.findall(r"^\| (\d+ \| .*) \|$", page("accelerators.md"), re.MULTILINE)
     assert rows == [f"{x.code} | {x.meaning} | {x.severity} | {x.action}" for x in XIDS]
 
 
 def test_the_calls_of_the_vendors_are_those_of_the_code():
-    """Each function and `hl-smi` field in the documents stands in a reader."""
+    """Every vendor function and `hl-smi` field that `accelerators.md` names is used in the code."""
     readers = "\n".join(
         text
         for path, text in SOURCES.items()
@@ -225,7 +225,7 @@ def test_the_calls_of_the_vendors_are_those_of_the_code():
 
 
 def test_the_metrics_named_in_the_documents_exist():
-    """A metric in a query or a sentence is in the golden scrape, or one of a documented family."""
+    """Every metric that the documentation names is part of a golden scrape."""
     golden = (ROOT / "tests/golden/metrics.prom").read_text(encoding="utf-8")
     golden += (ROOT / "tests/golden/failing.prom").read_text(encoding="utf-8")
     known = set(re.findall(r"^# TYPE (\w+)", golden, re.MULTILINE))
@@ -241,7 +241,7 @@ def test_the_metrics_named_in_the_documents_exist():
 
 
 def test_the_excerpt_in_the_readme_is_from_the_golden_scrape():
-    """What it shows is what the exporter tells."""
+    """The samples that the README shows are part of the golden scrape."""
     golden = (ROOT / "tests/golden/metrics.prom").read_text(encoding="utf-8").splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"^[a-z_]+(?:\{.*\})? [0-9.e+]+$", readme, re.MULTILINE)
@@ -251,7 +251,7 @@ def test_the_excerpt_in_the_readme_is_from_the_golden_scrape():
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(path):
-    """A relative link names a file that exists, and a heading that is in it."""
+    """Every relative link leads to an existing file and an existing heading."""
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+:", target):
@@ -264,7 +264,7 @@ def test_every_link_leads_somewhere(path):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_prose_has_one_sentence_on_a_line(path):
-    """No line of a paragraph has a second sentence; tables, lists and code may."""
+    """A line of a paragraph has only one sentence; tables, lists and code are exempt."""
     text = re.sub(
         r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )

@@ -1,6 +1,6 @@
-"""Every place that reads JSON survives a document that is nested without end.
+"""Tests that deeply nested JSON documents and very long numbers cause no traceback.
 
-The parser raises RecursionError for it, which is not a ValueError.
+For a deeply nested document, the JSON parser raises RecursionError, which is not a ValueError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[2] / "exporter/trainvitals"
 DEEP = b"[" * 100_000
 HUGE = "9" * 5000
 
-# The places that do not catch it themselves, by module and function.
+# The functions that do not catch RecursionError themselves, by the reason.
 UNCAUGHT = {
     "caught by `_read`, which reads the files of a folder of evidence, or by `is_inspection` before": {
         ("sources/containers/evidence_folder.py", "parse_record"),
@@ -42,7 +42,7 @@ UNCAUGHT = {
 def find_parsers(
     node: ast.AST, function: str = "", *, is_caught: bool = False
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the functions that parse JSON, and whether each catches RecursionError."""
+    """Yield the functions that parse JSON, and whether each function catches RecursionError."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Call) and ast.unparse(child.func) in {"json.loads", "json.load"}:
             yield function, is_caught
@@ -57,7 +57,7 @@ def find_parsers(
 
 
 def test_a_document_without_end_is_caught_where_it_is_parsed():
-    """Whoever parses one more document catches RecursionError, or says here why not."""
+    """Every function that parses JSON catches RecursionError, except the listed functions."""
     found = {
         (path.relative_to(PACKAGE).as_posix(), function)
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -68,18 +68,18 @@ def test_a_document_without_end_is_caught_where_it_is_parsed():
 
 
 def test_an_issuer_that_answers_with_a_document_without_end_is_a_proxy():
-    """The check says that the answer is not JSON."""
+    """If a server responds with a deeply nested document, the check reports that it is not JSON."""
     with pytest.raises(_TemporaryError, match="not JSON"):
         _understand(HUGGING_FACE, DEEP)
 
 
 def test_a_library_that_prints_a_bracket_without_end_hides_no_setting():
-    """Its line is left out, and the next is read."""
+    """A line of output with deeply nested JSON is skipped, and the next line is read."""
     assert list(parse_settings(DEEP + b'\n["absent"]\n')) == [["absent"]]
 
 
 def test_versions_of_thousands_of_digits_are_unknown():
-    """They are left out, and no traceback reaches the user."""
+    """Versions and sizes with thousands of digits are read as unknown and raise no exception."""
     assert parse_version(f"v{HUGE}.{HUGE}") is None
     assert read_size(f"{HUGE}m") is None
     assert _parse(f"{HUGE}.1")[-1] == 1

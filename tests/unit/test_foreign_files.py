@@ -1,4 +1,4 @@
-"""Files that another user may have made."""
+"""Tests of opening files that another user may have created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Return a folder that everybody can reach."""
+    """Return a folder that all users can enter."""
     folder = tmp_path
     while not folder.stat().st_mode & stat.S_IXOTH:
         folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
@@ -34,7 +34,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 def test_a_regular_file_is_opened_and_nothing_else(tmp_path: Path):
-    """A pipe without a writer, a folder and a device are refused at once; a link where asked."""
+    """Pipes, folders and devices are refused, and symbolic links if the caller forbids them."""
     (tmp_path / "file").write_bytes(b"text")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
@@ -61,7 +61,7 @@ def test_a_regular_file_is_opened_and_nothing_else(tmp_path: Path):
 def test_links_lead_where_the_kernel_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ):
-    """Links to folders, links to links, absolute ones and `..` after a link lead to the same file."""
+    """Symbolic links of all forms, and `..` after a link, are resolved as the kernel does."""
     (tmp_path / "a/real").mkdir(parents=True)
     (tmp_path / "a/real/file").write_bytes(b"here")
     (tmp_path / "a/link").symlink_to("real/file")
@@ -76,7 +76,7 @@ def test_links_lead_where_the_kernel_says(
 
 
 def test_the_files_of_a_process_are_reached_through_its_root():
-    """A link of the kernel's leads to the root of a process, whatever its text says."""
+    """The link `/proc/PID/root` leads to the root of the process, whatever the link's text is."""
     path = Path(f"/proc/{os.getpid()}/root/proc/self/stat")
     assert read_regular(path, 4096).startswith(b"%d " % os.getpid())
 
@@ -84,7 +84,7 @@ def test_the_files_of_a_process_are_reached_through_its_root():
 @ROOT_ONLY
 @pytest.mark.parametrize("way", ["link", "folder/secret", "chain"])
 def test_a_link_of_another_user_leads_to_what_he_may_read(shared: Path, way: str):
-    """Through links of his own he could show what he may not read, if root reads it for him."""
+    """Root follows another user's link only to a file that the owner of the link may read."""
     secret = shared / "private/secret"
     secret.parent.mkdir()
     secret.write_bytes(b"root:$6$")
@@ -108,7 +108,7 @@ def test_a_link_of_another_user_leads_to_what_he_may_read(shared: Path, way: str
 
 
 def test_no_more_is_read_than_is_asked_for(tmp_path: Path):
-    """Of a file of a terabyte the beginning or the end; one that is of no use in part is refused."""
+    """Only the requested part of a large file is read, and `read_whole` refuses a large file."""
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.write(b"begin")
@@ -125,7 +125,7 @@ def test_no_more_is_read_than_is_asked_for(tmp_path: Path):
 
 
 def test_what_the_shell_opened_can_be_a_pipe(tmp_path: Path):
-    """`<(COMMAND)` is the name of a pipe whose other end is the command."""
+    """A pipe is accepted as `/dev/fd/N`, which the shell passes for `<(COMMAND)`."""
     reading, writing = os.pipe()
     os.write(writing, b"from the command")
     os.close(writing)
@@ -147,12 +147,12 @@ def test_what_the_shell_opened_can_be_a_pipe(tmp_path: Path):
     ],
 )
 def test_a_refusal_says_what_to_do(number: int, words: str):
-    """After the reason."""
+    """The explanation contains the reason and the remedy."""
     assert explain_refusal(OSError(number, "so it is")) == f"so it is; {words}"
 
 
 def test_a_named_file_is_bounded(tmp_path):
-    """A pipe is refused at once, and a file of a terabyte after the bytes that are of use."""
+    """A file that is larger than the limit and a pipe are refused without a long read."""
     file = tmp_path / "file"
     file.write_bytes(b"12345")
     assert read_named(file, 5) == b"12345"

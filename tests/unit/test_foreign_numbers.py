@@ -1,4 +1,4 @@
-"""The bounds of numbers from outside."""
+"""Tests of the bounds of numbers from outside the program."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ANY = st.floats() | st.integers() | st.sampled_from([10**400, -(10**400)])
     ],
 )
 def test_a_value_is_what_a_format_of_numbers_holds(value: float, bounded: float):
-    """Beyond the largest number of 32 bits it is infinite, below the smallest it is nothing."""
+    """A value beyond the range of 32-bit floats becomes infinite, and a tiny value becomes 0."""
     assert str(bound_value(value)) == str(float(bounded))
 
 
 @given(ANY)
 def test_what_passed_can_be_computed_with(value: float):
-    """A million of it can be added and multiplied; a count can be counted on."""
+    """Accepted numbers can be squared, multiplied and divided without overflow."""
     known = [read_count(value), read_amount(value), read_duration(value), read_time(value)]
     if math.isfinite(bounded := bound_value(value)):
         known.append(bounded)
@@ -56,7 +56,7 @@ def test_what_passed_can_be_computed_with(value: float):
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -1.0, 1e300, 10**400])
 def test_what_can_be_no_amount_is_not_known(value: float | None):
-    """Neither as a count, nor as an amount, a duration or a time."""
+    """A number outside the bounds is read as unknown, as a count, amount, duration or time."""
     for read in (read_count, read_amount, read_duration, read_time):
         assert read(value) is None
 
@@ -85,7 +85,7 @@ def test_what_can_be_no_amount_is_not_known(value: float | None):
     ],
 )
 def test_each_word_of_a_record_has_its_bound(word: str, value: float, bounded: float):
-    """Other words are left alone."""
+    """Each word of a record is limited to its own bounds, and other words are unchanged."""
     for index, empty, bound in ((STEP, EMPTY_STEP, bound_step), (STATE, EMPTY_STATE, bound_state)):
         row = list(empty)
         if word in index:
@@ -98,7 +98,7 @@ def test_each_word_of_a_record_has_its_bound(word: str, value: float, bounded: f
 
 
 def test_a_record_that_says_nothing_stays_as_it_is():
-    """A word that is not a number of things stays NaN where it may be one."""
+    """An empty record is unchanged, and NaN is kept only in words that hold measured values."""
     assert bound_step(EMPTY_STEP) == EMPTY_STEP
     assert bound_state(EMPTY_STATE) == EMPTY_STATE
     row = [math.nan] * len(EMPTY_STEP)
@@ -126,5 +126,5 @@ def test_a_record_that_says_nothing_stays_as_it_is():
     ],
 )
 def test_digits_of_any_length_are_a_number_or_none(text, number):
-    """Python's own `int` refuses some with an error, and reads others that no program writes."""
+    """Digits are read as a number or None; Python's `int` raises errors for some of these texts."""
     assert read_digits(text, 65535) == number

@@ -1,6 +1,6 @@
-"""Every place that opens a file says whose file it is.
+"""Tests that files which another user may have created are opened safely.
 
-A path that another user could have made is opened by `trainvitals.foreign_files`.
+Such files are opened with functions of `trainvitals.foreign_files`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "exporter/trainvitals"
-# The rooms that read the world. The others read what the package ships, what a person configured,
-# and the files of the training process itself.
+# The packages that read files from outside. The other packages read shipped files, configured
+# files and files of the training process itself.
 ROOMS = ("sources", "commands", "doctor", "report", "record", "views")
 OPENERS = frozenset({"open", "read_text", "read_bytes"})
 
-# The places that open files by themselves, by module and function.
+# The functions that open files without `foreign_files`, by the reason.
 OPENED = {
     "the kernel's own": {
         ("doctor/docker_logging/flags.py", "_read_processes"),
@@ -34,7 +34,7 @@ OPENED = {
         ("sources/runs/processes.py", "may_map"),
         ("sources/runs/processes.py", "read_process_state"),
         ("sources/runs/processes.py", "read_users"),
-        # Without following links and without waiting, for copies of such files are read so too.
+        # Opened without following links and without blocking, as this function also reads copies.
         ("sources/containers/cgroup_files.py", "read_data"),
     },
     "root's": {
@@ -70,7 +70,7 @@ THE_ONE_WAY = "foreign_files.py"
 
 
 def find_opens(node: ast.AST, function: str = "") -> Iterator[str]:
-    """Return the functions that open a file, unless `open_regular` has opened it."""
+    """Yield the functions that open a file without `open_regular`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Call) and is_open(child):
             yield function
@@ -89,7 +89,7 @@ def is_open(call: ast.Call) -> bool:
 
 
 def test_a_file_is_opened_where_it_is_known_whose_it_is():
-    """Who opens one more goes the one way, or says here why not."""
+    """Every function that opens files itself is listed with the reason."""
     found = {
         (path.relative_to(PACKAGE).as_posix(), function)
         for room in ROOMS
@@ -101,7 +101,7 @@ def test_a_file_is_opened_where_it_is_known_whose_it_is():
 
 
 def test_the_search_for_opened_files_finds_them():
-    """By every name, and not what was opened already."""
+    """All forms of opening a file are found, except opening the result of `open_regular`."""
     code = """
 def f(): open("a")
 def g(): Path("a").read_text()

@@ -1,4 +1,4 @@
-"""Text from outside is made safe."""
+"""Tests of making text from outside the program safe to display."""
 
 import unicodedata
 from itertools import pairwise
@@ -19,7 +19,7 @@ from trainvitals.foreign_text import (
     strip_escape_codes,
 )
 
-# Each of what a name can do to a terminal or a page, and some ordinary text around it.
+# Texts that could affect a terminal or a page, and ordinary text.
 HOSTILE = st.lists(
     st.sampled_from(
         [
@@ -56,13 +56,13 @@ HOSTILE = st.lists(
     ],
 )
 def test_a_text_is_one_line_that_only_shows(text, cleaned):
-    """Escape codes go, other controls become `?`, and a letter has one mark."""
+    """Escape codes are removed, control characters become `?`, and a letter keeps one mark."""
     assert clean_text(text) == cleaned
 
 
 @given(HOSTILE)
 def test_nothing_is_left_that_a_terminal_obeys(text):
-    """Controls, marks of direction and characters without width are of category C."""
+    """Cleaned text contains no control, direction or zero-width character."""
     cleaned = clean_text(text)
     assert cleaned.isprintable()
     assert not [c for c in cleaned if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029"]
@@ -73,7 +73,7 @@ def test_nothing_is_left_that_a_terminal_obeys(text):
 
 @given(HOSTILE, st.integers(1, 40))
 def test_a_text_is_cut(text, most):
-    """A text that was longer says so, and one that fits is whole."""
+    """A text that is too long is cut and ends with an ellipsis."""
     cleaned, whole = clean_text(text, most=most), clean_text(text)
     assert len(cleaned) <= most
     if len(text) <= 8 * most:
@@ -81,17 +81,17 @@ def test_a_text_is_cut(text, most):
 
 
 def test_a_text_of_several_lines_keeps_them():
-    """Each line is cleaned and cut alone."""
+    """Each line of a text is cleaned and cut separately."""
     assert clean_lines("one\x1b[2J\n\ntwo\tthree", most=5) == "one\n\ntwo …"
 
 
 def test_escape_codes_end_with_their_line():
-    """A code without an end hides no other line."""
+    """An escape code without an end does not hide the following lines."""
     assert strip_escape_codes("\x1b]0;title\nnext") == "\nnext"
 
 
 def test_a_cut_text_ends_with_an_ellipsis():
-    """It takes one of the characters."""
+    """The ellipsis counts as one of the characters."""
     assert cut("abcd", 4) == "abcd"
     assert cut("abcde", 4) == "abc…"
 
@@ -109,7 +109,7 @@ def test_a_cut_text_ends_with_an_ellipsis():
     ],
 )
 def test_markdown_shows_a_text_as_it_is(text, escaped):
-    """A foreign name is no link, picture, HTML, heading, cell or mention."""
+    """Foreign text is displayed as text, not as a link, image, HTML, heading, cell or mention."""
     assert escape_markdown(text) == escaped
 
 
@@ -124,24 +124,24 @@ def test_markdown_shows_a_text_as_it_is(text, escaped):
     ],
 )
 def test_a_label_has_an_underscore_for_what_cannot_be_printed(text: str, label: str):
-    """Escape codes, line ends, lone surrogates and marks of direction do not reach a label."""
+    """Unprintable characters in a label are replaced with underscores."""
     assert clean_label(text) == label
 
 
 def test_further_characters_can_be_forbidden_and_the_replacement_chosen():
-    """Callers name what would end the quotes around a label, and what replaces it."""
+    """Callers can forbid further characters and choose the replacement."""
     assert clean_label("a`b/c\n", forbidden="`/") == "a_b_c_"
     assert clean_label("a\nb", replacement="?") == "a?b"
 
 
 def test_a_file_name_has_ascii_letters_digits_and_what_is_allowed():
-    """A name leaves neither its directory nor ASCII."""
+    """A cleaned file name contains no path separator and only ASCII characters."""
     assert clean_file_name("../é run-1_a.b") == "_____run-1_a_b"
     assert clean_file_name("web.1/../x", allowed="-_.") == "web.1_.._x"
 
 
 def test_names_beyond_the_limit_are_counted():
-    """A message stays one line."""
+    """Names beyond the limit are counted instead of listed."""
     assert join_names(["a", "b", "c"], most=3) == "a, b, c"
     assert join_names(["a", "b", "c"], most=1) == "a and 2 more"
     assert join_names([], most=1) == ""

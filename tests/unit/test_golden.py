@@ -1,6 +1,6 @@
-"""The golden scrape: everything the exporter can tell, byte by byte.
+"""Tests of the golden scrape, which contains every metric of the exporter.
 
-`make golden` writes `tests/golden` again; the diff is what a change does to users.
+`make golden` rewrites `tests/golden`; the difference shows users the effect of a change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FAILING_COLLECTORS = ("memory", "filesystem", "kernel", "accelerator")
 READINGS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 READINGS += ("temperature_celsius", "power_watts")
 
-# The names that users were promised, with their types and labels.
+# The names that users rely on, with their types and labels.
 PROMISED = {
     **{f"gpu_{reading}": ("gauge", {"device", "uuid"}) for reading in READINGS},
     **{f"hpu_{reading}": ("gauge", {"device", "uuid"}) for reading in READINGS},
@@ -146,7 +146,7 @@ def whole():
 
 
 def test_the_golden_scrape_is_what_the_exporter_tells(request, tmp_path):
-    """A machine with one of everything shows exactly the two golden pages."""
+    """The page of the golden machine equals both golden files, in both formats."""
     with whole_machine(tmp_path) as machine:
         snapshot = machine.scrape()
     text = write_text(snapshot)
@@ -157,21 +157,21 @@ def test_the_golden_scrape_is_what_the_exporter_tells(request, tmp_path):
 
 
 def test_the_golden_scrape_of_a_failing_machine_says_what_fails(request, tmp_path):
-    """What fails is named with its reason, and everything else is there."""
+    """Failing collectors are named with the reason, and all other metrics are present."""
     with failing_machine(tmp_path) as machine:
         snapshot = machine.scrape(FAILING_COLLECTORS)
     _compare(request, FAILING, write_text(snapshot))
 
 
 def test_every_metric_that_a_collector_can_tell_is_in_a_golden_scrape(whole):
-    """Each name that stands in the code of a collector stands in one of the golden pages."""
+    """Each metric name in the code of a collector is part of a golden scrape."""
     known = set(whole) | set(_read_families(FAILING.read_text(encoding="utf-8")))
     assert _names_in_code() - known == set()
     assert {entry.name for entry in COLLECTORS} == _collectors_in(WHOLE) - {"trainvitals"}
 
 
 def test_the_code_of_the_collectors_is_understood_by_the_test_before():
-    """The search finds names that are written as families, in tables and by the short forms."""
+    """The search finds metric names in all forms in which collectors define metrics."""
     assert _names_in_code() > {
         "accelerator_devices",  # Family
         "accelerator_power_watts",  # gauge
@@ -184,14 +184,14 @@ def test_the_code_of_the_collectors_is_understood_by_the_test_before():
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_a_promised_metric_has_its_name_type_and_labels(whole, name):
-    """It is in the golden scrape, spelled as it was promised."""
+    """A metric that users rely on has the expected name, type and labels."""
     type_, labels = PROMISED[name]
     assert whole[name].type == type_
     assert {frozenset(sample.labels) for sample in whole[name].samples} == {frozenset(labels)}
 
 
 def test_a_container_has_at_most_25_series(whole):
-    """The container that tells everything has as many series as one may have."""
+    """A container with all metrics has 25 series, which is the limit."""
     samples = [sample for family in whole.values() for sample in family.samples]
     named = [
         sample.labels.get("name") for sample in samples if sample.name.startswith("container_")
@@ -201,7 +201,7 @@ def test_a_container_has_at_most_25_series(whole):
 
 @pytest.mark.parametrize("golden", [WHOLE, FAILING], ids=lambda path: path.stem)
 def test_promtool_has_nothing_to_say_about_the_golden_scrape(promtool, golden):
-    """`promtool check metrics` finds neither errors nor lint."""
+    """`promtool check metrics` reports neither errors nor warnings."""
     checked = subprocess.run(
         [promtool, "check", "metrics"],
         input=golden.read_bytes(),
@@ -214,7 +214,7 @@ def test_promtool_has_nothing_to_say_about_the_golden_scrape(promtool, golden):
 
 
 def test_the_openmetrics_page_is_strictly_valid():
-    """prometheus_client's strict parser takes it and reads the same values as from the text."""
+    """The strict parser of prometheus_client accepts the page and reads the same values."""
     page = WHOLE_OPENMETRICS.read_text(encoding="utf-8")
     families = list(openmetrics.text_string_to_metric_families(page))
     samples = {_key(sample): sample.value for family in families for sample in family.samples}
@@ -222,7 +222,7 @@ def test_the_openmetrics_page_is_strictly_valid():
 
 
 def test_every_help_is_one_sentence_that_ends_with_the_source(whole):
-    """No HELP lacks its source, and none tells a story."""
+    """Every help text is one sentence, followed by the source of the metric."""
     sentence = re.compile(r"[A-Z0-9](?:[^.]|\.(?=[a-z0-9]))*\. Source: [^ ].*\.")
     assert [
         m.documentation for m in whole.values() if not sentence.fullmatch(m.documentation)
@@ -230,13 +230,13 @@ def test_every_help_is_one_sentence_that_ends_with_the_source(whole):
 
 
 def test_no_label_is_on_every_series(whole):
-    """What is the same for a whole page belongs to the page's target."""
+    """No label is present on every series, because such a label belongs to the scrape target."""
     labels = [set(sample.labels) for metric in whole.values() for sample in metric.samples]
     assert set.intersection(*labels) == set()
 
 
 def test_every_series_of_a_device_says_which_device(whole):
-    """`kind`, `device` and `uuid` are on each series of one accelerator."""
+    """Each series of one accelerator has the labels `kind`, `device` and `uuid`."""
     machine_wide = {
         "accelerator_devices",
         "accelerator_devices_expected",
@@ -250,13 +250,13 @@ def test_every_series_of_a_device_says_which_device(whole):
 
 
 def test_counters_and_nothing_else_end_in_total(whole):
-    """A name tells whether `rate` may be asked of it."""
+    """The name of a metric ends in `_total` if and only if the metric is a counter."""
     for name, metric in whole.items():
         assert (metric.type == "counter") == name.endswith("_total"), name
 
 
 def test_a_rank_has_at_most_80_series(whole):
-    """A rank of which everything is known stays within its budget, with all its own metrics."""
+    """A rank with all metrics has 80 series, which is the limit."""
     counts = Counter(
         (sample.labels["run"], sample.labels["rank"])
         for metric in whole.values()
@@ -270,9 +270,9 @@ def test_a_rank_has_at_most_80_series(whole):
 
 @pytest.mark.parametrize(("links", "most"), [(0, 700), (18, 700 + 8 * 8)])
 def test_eight_gpus_and_the_host_are_about_700_series(tmp_path, links, most):
-    """A page of the real exporter with 8 GPUs, one process on each, stays within its budget.
+    """The exporter's page for 8 GPUs with one process each has about 700 series.
 
-    NVLink has eight series more for each GPU.
+    NVLink adds eight series for each GPU.
     """
     machine = FakeMachine(tmp_path, gpus=8)
     for slot in range(8):
@@ -295,7 +295,7 @@ def _compare(request: pytest.FixtureRequest, golden: Path, text: str) -> None:
 
 
 def _read_families(page: str) -> dict[str, Metric]:
-    """Read families by the name that stands on the page; the parser cuts `_total` off."""
+    """Return families by the names on the page, because the parser removes the suffix `_total`."""
     families = text_string_to_metric_families(page)
     return {m.name + "_total" * (m.type == "counter"): m for m in families}
 
@@ -310,7 +310,7 @@ def _key(sample) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 def _names_in_code() -> set[str]:
-    """Find the first argument of whatever makes a family."""
+    """Return the first argument of each call that creates a family."""
     makers = {"Family", "Metric", "gauge", "counter"}
     names = set()
     for path in [

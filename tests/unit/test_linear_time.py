@@ -1,7 +1,7 @@
-"""Every regular expression of the package takes linear time.
+"""Tests that every regular expression of the package takes linear time.
 
-Its texts come from other users: logs, names, command lines. Each expression is found by itself, and is
-tried with near matches of 64 KiB that are made of itself.
+The expressions are applied to text of other users, such as logs, names and command lines. Each
+expression is found automatically and is applied to generated near matches of up to 64 KiB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.expressions import PACKAGE, find_computed, find_expressions
 from tests.support.pumping import LONGEST, MOST_SECONDS, find_slow_text
 from trainvitals.sources.runs.backtracking import count_steps
 
-# The places that compute an expression when they run.
+# The functions that compute an expression at run time, by the reason.
 COMPUTED = {
     "into a value of a module, where it is found": {
         ("sources/runs/formats/entry.py", "line"),
@@ -41,7 +41,7 @@ COMPUTED = {
 
 @pytest.mark.untraced
 def test_every_expression_takes_linear_time():
-    """No near match of 64 KiB takes one longer than 50 ms of processor time."""
+    """No near match of 64 KiB takes an expression longer than 50 ms of processor time."""
     found = find_expressions()
     slow = [
         f"{each.where}: {method}: {text}"
@@ -60,7 +60,7 @@ def test_every_expression_takes_linear_time():
 
 
 def test_no_expression_is_computed_unseen():
-    """A new place that computes one says here what bounds its time."""
+    """Every function that computes an expression is listed with the limit on its time."""
     assert find_computed(PACKAGE) == set().union(*COMPUTED.values())
 
 
@@ -74,7 +74,7 @@ def test_no_expression_is_computed_unseen():
     ],
 )
 def test_an_exponential_expression_is_found(expression: str):
-    """A near match takes long, and its structure tells."""
+    """An exponential expression is found by a slow near match and by its structure."""
     assert find_slow_text(re.compile(expression)) is not None
     assert count_steps(re.compile(expression), length=LONGEST) == math.inf
 
@@ -93,7 +93,7 @@ def test_an_exponential_expression_is_found(expression: str):
     ],
 )
 def test_a_fixed_number_of_repeats_that_fit_in_two_ways_is_exponential(expression: str):
-    """Each repeat multiplies the ways to split a text; they are judged, for they may take hours."""
+    """Repeats that match a text in several ways multiply the number of matches."""
     assert count_steps(re.compile(expression), length=LONGEST) == math.inf
 
 
@@ -122,7 +122,7 @@ OPTIONAL = {
 
 @pytest.mark.parametrize("expression", OPTIONAL.values(), ids=OPTIONAL)
 def test_many_optional_parts_in_a_row_are_judged(expression: str):
-    """Each multiplies the ways to match a text, though nothing is repeated; a judgement takes no time."""
+    """Optional parts in a row multiply the number of matches, which the check finds quickly."""
     start = time.thread_time()
     assert count_steps(re.compile(expression), length=2048) > 2048**2
     assert time.thread_time() - start < 2
@@ -139,7 +139,7 @@ def test_many_optional_parts_in_a_row_are_judged(expression: str):
     ],
 )
 def test_a_few_optional_parts_are_linear(expression: str):
-    """Groups that begin alike, and a few optional characters, do not count."""
+    """A few optional parts, or groups with the same beginning, count as linear."""
     assert count_steps(re.compile(expression), length=2048) <= 9 * 2048
 
 
@@ -148,7 +148,7 @@ def test_a_few_optional_parts_are_linear(expression: str):
     [r"\d{4}-\d{2}-\d{2} ", r"(?:\d{1,3}\.){4}x", "(?:[0-9a-f]{2}:){5}x", r"(?:\d{4}\s?){4}x"],
 )
 def test_a_fixed_number_of_repeats_is_no_loop(expression: str):
-    """Where a text fits repeats in one way, their number does not matter."""
+    """Repeats that match a text in only one way count as linear, whatever their number is."""
     assert count_steps(re.compile(expression), length=2048) <= 3 * 2048
 
 
@@ -162,7 +162,7 @@ def test_a_fixed_number_of_repeats_is_no_loop(expression: str):
     ],
 )
 def test_a_quadratic_expression_is_found(expression: str, method: str):
-    """At the latest a text of 64 KiB takes long, and its structure tells."""
+    """A quadratic expression is found by a slow text and by its structure."""
     slow = find_slow_text(re.compile(expression), method)
     assert slow is not None
     assert slow.seconds > MOST_SECONDS
@@ -173,12 +173,12 @@ def test_a_quadratic_expression_is_found(expression: str, method: str):
     "expression", [r"^a.*b", r"(?<!\S)\d{1,20}/s", r"loss: (?P<pairs>.*)", r"a[^a]*b", rb"^x\s+\S"]
 )
 def test_a_linear_expression_is_fast(expression: str | bytes):
-    """No near match takes long."""
+    """No slow text is found for a linear expression."""
     assert find_slow_text(re.compile(expression)) is None
 
 
 def test_a_busy_machine_makes_nothing_slow():
-    """The time that it adds is taken off again: the known search takes longer, too."""
+    """Measured times are corrected for a slow machine by the time of a known search."""
     regex = re.compile(r"(?:ab|cd).{0,20}x")
 
     def crawl() -> float:

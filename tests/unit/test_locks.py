@@ -1,4 +1,4 @@
-"""The exact versions that a service and a wheel are made of: `make lock` writes them."""
+"""Tests of the lock files with exact package versions, which `make lock` writes."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires
@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize("name", WANTED)
 
 
 def read_lock(name):
-    """Return the requirement of each package of a lock, and its hashes."""
+    """Return each package's requirement and hashes in a lock file."""
     text = re.sub(r"(?m)^ *#.*\n", "", (ROOT / name).read_text()).replace("\\\n", "")
     lines = [line.split("--hash=") for line in text.splitlines()]
     return {
@@ -38,7 +38,7 @@ def read_lock(name):
 
 @BOTH
 def test_each_version_is_exact_and_has_hashes(name):
-    """Pip takes nothing that is not this version or has another hash."""
+    """Each package in a lock file has an exact version and SHA-256 hashes."""
     for requirement, hashes in read_lock(name).values():
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert requirement.url is None
@@ -48,7 +48,7 @@ def test_each_version_is_exact_and_has_hashes(name):
 
 @BOTH
 def test_a_lock_has_what_the_project_asks_for(name):
-    """A dependency that was added, or whose bound was raised, needs `make lock`."""
+    """The locked versions satisfy the requirements of the project."""
     locked = read_lock(name)
     for wanted in map(Requirement, WANTED[name]):
         requirement, _ = locked[canonicalize_name(wanted.name)]
@@ -58,7 +58,7 @@ def test_a_lock_has_what_the_project_asks_for(name):
 
 
 def test_a_lock_has_all_that_these_need_in_turn_and_no_more():
-    """The dependencies of what is installed here are all in it, and what is in it is one of them."""
+    """A lock file contains exactly the required packages and all their dependencies."""
     locked = read_lock("requirements.lock")
     found, left = set(), [Requirement(each) for each in WANTED["requirements.lock"]]
     while left:
@@ -80,11 +80,11 @@ def test_a_lock_has_all_that_these_need_in_turn_and_no_more():
 
 
 def test_the_backend_is_that_of_the_build():
-    """The group that its lock is written from is what pyproject.toml builds with."""
+    """The group `build`, from which the lock file is written, equals the build requirements."""
     assert PROJECT["dependency-groups"]["build"] == PROJECT["build-system"]["requires"]
 
 
 def test_locks_are_for_the_oldest_python():
-    """What only the oldest needs is in them too."""
+    """The lock files are resolved for the oldest supported Python version."""
     least = PROJECT["project"]["requires-python"].removeprefix(">=")
     assert f"--python-version={least} " in (ROOT / ".ci/lock").read_text()

@@ -1,4 +1,4 @@
-"""Log lines: text for people, JSON for programs."""
+"""Tests of log lines, as text and as JSON."""
 
 import io
 import json
@@ -31,7 +31,7 @@ TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 @pytest.fixture
 def lines():
-    """Logs into memory; gives what was written and leaves logging as it was."""
+    """Yield a function that logs to memory, and restore the configuration of logging afterwards."""
     logger = logging.getLogger("trainvitals")
     before = logger.handlers[:], logger.level, logger.propagate
     stream = io.StringIO()
@@ -47,7 +47,7 @@ def lines():
 
 @pytest.fixture
 def name(request):
-    """Yield the name of a logger of this test's own, which has no handlers afterwards."""
+    """Yield the name of a logger whose handlers are removed after the test."""
     name = f"tests.{request.node.name}"
     yield name
     logger = logging.getLogger(name)
@@ -57,12 +57,12 @@ def name(request):
 
 
 def refuse(token):
-    """Refuse what JSON does not have."""
+    """Raise AssertionError for a constant that JSON does not have, such as NaN."""
     raise AssertionError(token)
 
 
 def format_json(message="hello", level=logging.INFO, exc_info=None, **extra):
-    """Format a record and read it again."""
+    """Format a record as JSON and return the parsed line."""
     record = logging.LogRecord(
         "trainvitals.x", level, "/a/scrape.py", 7, message, (), exc_info, "run"
     )
@@ -73,7 +73,7 @@ def format_json(message="hello", level=logging.INFO, exc_info=None, **extra):
 
 
 def test_a_line_of_json_has_exactly_these_fields(lines):
-    """Timestamp, level, logger, message, module, function and line, in this order."""
+    """A JSON line contains seven fields in a fixed order."""
     written = lines("info", "json")
     logging.getLogger("trainvitals.training").info("Training %s", "started")
     entry = json.loads(written()[0])
@@ -98,7 +98,7 @@ def test_a_line_of_json_has_exactly_these_fields(lines):
 
 
 def test_extras_follow(lines):
-    """The card, the batch and the collector of a message are fields of their own."""
+    """Extra values of a message are added as separate fields after the fixed fields."""
     written = lines("info", "json")
     logging.getLogger("trainvitals").info(
         "Training started", extra={"hpu_id": 0, "batch_idx": 1, "collector": "cpu"}
@@ -109,7 +109,7 @@ def test_extras_follow(lines):
 
 
 def test_an_exception_is_one_field_of_one_line(lines):
-    """The traceback is in the line, with its line feeds escaped."""
+    """A traceback is one field of the JSON line, with escaped line feeds."""
     written = lines("info", "json")
     try:
         _ = 1 / 0
@@ -122,7 +122,7 @@ def test_an_exception_is_one_field_of_one_line(lines):
 
 
 def test_extras_that_json_does_not_know_become_text():
-    """Paths, NaN and infinities, odd keys and circular references do not break the line."""
+    """Extra values that JSON cannot represent are converted to text."""
     circle = []
     circle.append(circle)
     assert format_json(path=Path("/data"))["path"] == "/data"
@@ -133,7 +133,7 @@ def test_extras_that_json_does_not_know_become_text():
 
 
 def test_extras_cannot_pass_for_the_fields():
-    """An extra named like a field does not replace it."""
+    """An extra value with the name of a fixed field does not replace the field."""
     entry = format_json("real", level=logging.ERROR, timestamp="never", line=-1, level_="x")
     assert (entry["message"], entry["level"], entry["line"]) == ("real", "ERROR", 7)
     assert entry["timestamp"] != "never"
@@ -141,13 +141,13 @@ def test_extras_cannot_pass_for_the_fields():
 
 @given(st.text(), st.one_of(st.none(), st.booleans(), st.floats(), st.text(), st.binary()))
 def test_any_message_and_extra_make_one_line_of_json(message, extra):
-    """Whatever is logged can be read again, in plain ASCII."""
+    """Any message and extra value form one valid line of JSON."""
     entry = format_json(message.replace("%", ""), extra=extra)
     assert entry["message"] == message.replace("%", "")
 
 
 def test_a_line_of_text_has_time_level_and_message(lines):
-    """A message is one line, even with a hostile name in it."""
+    """A text line has a time, a level and a message, and line feeds in the message are escaped."""
     written = lines("debug", "text")
     logger = logging.getLogger("trainvitals.metrics.runner")
     logger.warning("collector %s: %s", "cpu", "no\n2026-01-01 info all is well")
@@ -172,7 +172,7 @@ def test_a_line_of_text_has_time_level_and_message(lines):
     ],
 )
 def test_levels(lines, level, shown):
-    """What is below the level is not written."""
+    """Messages below the configured level are not written."""
     written = lines(level, "text")
     logger = logging.getLogger("trainvitals.x")
     for name in LEVELS:
@@ -181,7 +181,7 @@ def test_levels(lines, level, shown):
 
 
 def test_set_up_twice_writes_once(lines):
-    """The second call replaces the first."""
+    """A second call of `set_up_logging` replaces the first handler."""
     lines("info", "json")
     written = lines("info", "text")
     logging.getLogger("trainvitals").info("once")
@@ -189,7 +189,7 @@ def test_set_up_twice_writes_once(lines):
 
 
 def test_the_root_logger_is_left_alone():
-    """A program that embeds the package keeps its own logging, and logs go to standard error."""
+    """The root logger gets no handler, and messages are written to standard error."""
     code = (
         "import logging; from trainvitals.logs import set_up_logging;"
         "set_up_logging('info', 'text'); logging.getLogger('trainvitals').info('ours');"
@@ -207,14 +207,14 @@ def test_the_root_logger_is_left_alone():
 
 
 def test_formatters_are_the_two_that_can_be_chosen():
-    """Each format of the flag has its formatter."""
+    """Each log format has a formatter class."""
     assert FORMATS == ("text", "json")
     assert issubclass(StructuredFormatter, logging.Formatter)
     assert issubclass(TextFormatter, logging.Formatter)
 
 
 def run_script(code, directory):
-    """Run a script in a directory; give what it wrote to standard output and error."""
+    """Run a script in a directory, and return its standard output and standard error."""
     answer = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", "-c", code],
         env={"PYTHONPATH": str(Path(__file__).parents[2] / "exporter")},
@@ -227,7 +227,7 @@ def run_script(code, directory):
 
 
 def test_structured_logging_in_a_script_of_ones_own(tmp_path):
-    """The formatter on a handler of the script's own writes the message and its two extras."""
+    """`StructuredFormatter` works on a handler of the script's own."""
     out, err = run_script(
         """
 import logging
@@ -259,7 +259,7 @@ logger.info("Training started", extra={'hpu_id': 0, 'batch_idx': 1})
 
 
 def test_a_script_sets_up_its_logger(tmp_path):
-    """Console and file get the same lines; a second call without the file keeps both."""
+    """The console and the file get the same lines, even after a second call without the file."""
     out, err = run_script(
         """
 from trainvitals.logs import setup_logger, log_time
@@ -292,7 +292,7 @@ with log_time(logger, "Data loading"):
 
 
 def test_a_second_call_writes_no_line_twice(name, tmp_path, capsys):
-    """Neither on the console nor in the file, and the level is that of the last call."""
+    """Repeated calls do not duplicate lines, and the last call sets the level."""
     path = tmp_path / "training.log"
     for _ in range(3):
         logger = setup_logger(name, path, logging.DEBUG)
@@ -305,7 +305,7 @@ def test_a_second_call_writes_no_line_twice(name, tmp_path, capsys):
 
 
 def test_a_second_call_follows_standard_output(name, capsys, monkeypatch):
-    """Where standard output was replaced since, lines go to the new one."""
+    """If standard output was replaced, a second call logs to the new standard output."""
     setup_logger(name)
     later = io.StringIO()
     monkeypatch.setattr(sys, "stdout", later)
@@ -315,7 +315,7 @@ def test_a_second_call_follows_standard_output(name, capsys, monkeypatch):
 
 
 def test_two_files_get_each_line(name, tmp_path):
-    """Another file is added to the first, in a directory that is made for it."""
+    """A second file is added to the first one, and its directory is created."""
     first, second = tmp_path / "a.log", tmp_path / "logs" / "deep" / "b.log"
     setup_logger(name, str(first))
     logger = setup_logger(name, second)
@@ -328,7 +328,7 @@ def test_two_files_get_each_line(name, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_named(name, tmp_path):
-    """The error is one line with the path and what to do."""
+    """The error for a file that cannot be written names the path and the remedy."""
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigurationError) as raised:
         setup_logger(name, tmp_path / "taken" / "training.log")
@@ -339,13 +339,13 @@ def test_a_file_that_cannot_be_written_is_named(name, tmp_path):
 
 
 def test_a_level_that_does_not_exist_is_refused(name):
-    """The error names those there are."""
+    """The error for an unknown level names the valid levels."""
     with pytest.raises(ConfigurationError, match=r"^level=loud: use one of debug, info, "):
         setup_logger(name, level="loud")
 
 
 def test_the_time_of_an_operation_is_logged(name, caplog):
-    """In seconds with two decimals, from the place of the `with`, whatever its name has in it."""
+    """The duration is logged in seconds with two decimals, with the caller's function name."""
     with caplog.at_level(logging.INFO, logger=name), log_time(logging.getLogger(name), "90 %s"):
         time.sleep(0.02)
     (record,) = caplog.records
@@ -356,7 +356,7 @@ def test_the_time_of_an_operation_is_logged(name, caplog):
 
 
 def test_an_operation_that_fails_is_timed_too(name, caplog):
-    """The exception goes on after the line."""
+    """The duration of a failed operation is logged, and the exception is raised again."""
     logger = logging.getLogger(name)
     with (
         caplog.at_level(logging.INFO, logger=name),
@@ -368,7 +368,7 @@ def test_an_operation_that_fails_is_timed_too(name, caplog):
 
 
 def test_a_function_is_timed_by_decoration(name, caplog):
-    """Each call is logged, and its value is given on."""
+    """Each call of a decorated function is logged, and its result is returned."""
     logger = logging.LoggerAdapter(logging.getLogger(name), {"rank": 0})
 
     @log_time(logger, "Validation")

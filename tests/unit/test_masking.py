@@ -1,6 +1,6 @@
-"""Taking secrets out of text.
+"""Tests of masking secrets in text.
 
-Whatever looks like a secret here was made up for these tests.
+All texts in this module that look like secrets were invented for the tests.
 """
 
 import random
@@ -27,7 +27,7 @@ MII{LETTERS}
 -----END RSA PRIVATE KEY-----"""
 
 SECRETS = [
-    # text, what must not be seen in it, what must still be seen
+    # Each row has a text, the secret in it, and a text that must remain visible.
     (f"using hf_{LETTERS[:34]} for the hub", LETTERS[:34], "using *** for the hub"),
     (f"remote: ghp_{LETTERS[:36]}", LETTERS[:36], "remote: ***"),
     (f"github_pat_11ABC_{LETTERS} is bad", LETTERS, "*** is bad"),
@@ -228,7 +228,7 @@ WHOLE = [
 
 @pytest.mark.parametrize(("text", "secret", "rest"), SECRETS, ids=[row[0][:40] for row in SECRETS])
 def test_secrets_are_masked(text, secret, rest):
-    """What is secret is gone, and what stands around it is still there."""
+    """A secret is masked, and the text around it is kept."""
     masked = mask_text(text)
     assert secret not in masked
     assert rest in masked
@@ -236,7 +236,7 @@ def test_secrets_are_masked(text, secret, rest):
 
 @pytest.mark.parametrize(("text", "secret", "rest"), SECRETS, ids=[row[0][:40] for row in SECRETS])
 def test_secrets_are_masked_in_the_midst_of_a_log(text, secret, rest):
-    """Lines around a secret change nothing, and stay."""
+    """Secrets are masked in the lines of a log, and the other lines are kept."""
     masked = mask_lines(["epoch 3", *text.split("\n"), "loss 0.5"])
     assert masked[0] == "epoch 3"
     assert masked[-1] == "loss 0.5"
@@ -246,13 +246,13 @@ def test_secrets_are_masked_in_the_midst_of_a_log(text, secret, rest):
 
 @pytest.mark.parametrize("text", WHOLE)
 def test_ordinary_text_stays_whole(text):
-    """What only looks like a secret is not touched."""
+    """Ordinary text that resembles a secret is not changed."""
     assert mask_text(text) == text
 
 
 @pytest.mark.parametrize("text", [text for text, _, _ in SECRETS])
 def test_masking_twice_is_masking_once(text):
-    """Masked text has nothing left to mask."""
+    """Masking a masked text again does not change it."""
     masked = mask_text(text)
     assert mask_text(masked) == masked
 
@@ -277,7 +277,7 @@ def test_masking_twice_is_masking_once(text):
     ],
 )
 def test_command_lines_are_masked_word_by_word(words, masked):
-    """The words of a command line stay as many, and their secrets go."""
+    """Secrets in the words of a command line are masked, and the number of words is kept."""
     assert mask_command(words) == masked
 
 
@@ -295,25 +295,25 @@ def test_command_lines_are_masked_word_by_word(words, masked):
     ],
 )
 def test_ordinary_command_lines_stay_whole(words):
-    """Flags that only sound like secrets keep their values."""
+    """Flags whose names resemble those of secrets keep their values."""
     assert mask_command(words) == words
 
 
 def test_a_private_key_is_masked_line_by_line():
-    """The lines of a private key stay as many, so that lines around it keep their numbers."""
+    """Each line of a private key is masked separately, so the number of lines is kept."""
     assert mask_text(f"a\n{PEM}\nb") == (
         "a\n-----BEGIN RSA PRIVATE KEY-----\n***\n***\n-----END RSA PRIVATE KEY-----\nb"
     )
 
 
 def test_a_key_whose_first_line_was_cut_off_is_masked():
-    """Lines of nothing but long base64 are taken for a key."""
+    """A line that consists only of long base64 text is masked as part of a key."""
     line = (LETTERS + LETTERS)[:64]
     assert mask_lines([line, "loss 0.5"]) == ("***", "loss 0.5")
 
 
 def encode(text, *, every=True, times=1):
-    """Return a text percent-encoded: all characters, or those that URLs require."""
+    """Return a text percent-encoded: all characters, or only those that URLs require."""
     for _ in range(times):
         text = "".join(f"%{byte:02x}" for byte in text.encode()) if every else quote(text, safe="")
         every = False
@@ -340,7 +340,7 @@ ENCODINGS = [{"every": every, "times": times} for every in (True, False) for tim
     ],
 )
 def test_percent_encoding_hides_no_secret(place, encoding):
-    """All kinds of secrets are masked where the whole text around them is encoded."""
+    """At least 98% of the kinds of secrets are masked if the whole text is percent-encoded."""
     kinds = list(list_kinds())
     missed = [
         kind.name
@@ -373,7 +373,7 @@ PASSWORD = "hunter2!Xq9"
     ],
 )
 def test_percent_encoding_hides_no_part(url, parts, encoding):
-    """Names, values and whole pairs may be encoded, and the line remains one."""
+    """Secrets are masked if only the name, the value or the pair is percent-encoded."""
     masked = mask_text(url.format(*(encode(part, **encoding) for part in parts)))
     assert "hunter2" not in decode(masked)
     assert "YW5u" not in decode(masked)
@@ -392,7 +392,7 @@ def test_percent_encoding_hides_no_part(url, parts, encoding):
     ],
 )
 def test_harmless_percent_signs_stay(text):
-    """A line without a secret is not decoded."""
+    """A text without a secret is not decoded."""
     assert mask_text(text) == text
 
 
@@ -407,7 +407,7 @@ def test_harmless_percent_signs_stay(text):
     ],
 )
 def test_basic_credentials_are_masked(scheme, credentials):
-    """A user and a password in base64, also in the alphabet of URLs and without padding."""
+    """Basic credentials are masked in both base64 alphabets, with and without padding."""
     assert credentials not in mask_text(f"sent {scheme} {credentials} to it")
 
 
@@ -424,24 +424,24 @@ TEXTS = st.one_of(st.text(), st.lists(st.one_of(FRAGMENTS, st.text(max_size=5)))
 
 @given(TEXTS)
 def test_any_text_can_be_masked(text):
-    """Masking never raises, keeps the lines, and makes nothing longer than three times."""
+    """Masking any text raises no exception, keeps the lines and triples the length at most."""
     masked = mask_text(text)
     assert len(masked) <= 3 * len(text)
     assert masked.count("\n") == text.count("\n")
 
 
 @given(TEXTS)
-@example("\x9b%43%4F%4F%4B%49E%3A0")  # what is decoded would be the rest of an escape code
+@example("\x9b%43%4F%4F%4B%49E%3A0")  # The decoded text would continue an escape code.
 @example("\x9b\x9bmA")
 def test_any_masked_text_stays_as_it_is(text):
-    """Masking is idempotent."""
+    """Masking any text twice gives the same result as masking it once."""
     masked = mask_text(text)
     assert mask_text(masked) == masked
 
 
 @given(st.lists(st.one_of(TEXTS, st.sampled_from(["--password", "-p", "mysql", "login", "-u"]))))
 def test_any_command_line_can_be_masked(words):
-    """Masking a command line keeps the number of its words and is idempotent."""
+    """Masking a command line keeps the number of words, and a second pass changes nothing."""
     masked = mask_command(words)
     assert len(masked) == len(words)
     assert mask_command(masked) == masked
@@ -456,7 +456,7 @@ REPEATED = (
 
 @pytest.mark.parametrize("part", REPEATED.split("|"))
 def test_the_work_is_linear(part):
-    """Eight times the text takes far less than the 64 times that a quadratic search would take."""
+    """Masking a text of eight times the length takes less than 24 times as long."""
     text = part * (20_000 // len(part))
 
     def measure(text):
@@ -469,7 +469,7 @@ def test_the_work_is_linear(part):
 
 
 def test_kinds_of_secrets_are_masked():
-    """Of 100 kinds that kept sets of detectors know, at least 98 leave nothing in any line."""
+    """At least 98% of the kinds of secrets that secret scanners detect are masked in every line."""
     missed = [
         kind.name
         for kind in list_kinds()
@@ -498,7 +498,7 @@ def _escape(text):
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_no_escape_hides_a_secret(container):
-    """Neither codes of a terminal nor an escape directly before it, in the text or written out."""
+    """At least 98% of the kinds of secrets are masked after terminal codes and escapes."""
     kinds = list(list_kinds())
     missed = [
         kind.name
@@ -512,7 +512,7 @@ def test_no_escape_hides_a_secret(container):
     "before", ["\\n", "%22", "%3D", "my_", "x-", "\x1b[32m", "\\u001b[0m", "_"]
 )
 def test_tokens_are_masked_directly_after_what_ends_like_a_word(before):
-    """A token is found by its form behind an escape, and in the middle of a name if it is not words."""
+    """At least 97% of the kinds of tokens are masked after an escape or the start of a name."""
     kinds = [kind for kind in list_kinds() if kind.lines[0].startswith("got ")]
     missed = [
         kind.name
@@ -524,7 +524,7 @@ def test_tokens_are_masked_directly_after_what_ends_like_a_word(before):
 
 
 def test_words_in_the_middle_of_a_name_are_no_tokens():
-    """Names of numbers that have the letters of a prefix stay."""
+    """Ordinary names that contain the prefix of a token are not masked."""
     for text in (
         "num_ops_per_second_per_device",
         "last_pat_of_each_worker_seen",
@@ -561,14 +561,14 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES)
 def test_named_secrets_are_masked_wherever_their_value_stands(place):
-    """In a list, a block, the next line, a pair, a call, and behind an escape."""
+    """A value is masked in a list, a block, the next line, a pair, a call and after an escape."""
     masked = mask_text(place.format("hunter2", "hunter3") + "\nuser: ann")
     assert "hunter" not in masked
     assert masked.endswith("\nuser: ann")
 
 
 def test_what_follows_an_empty_name_is_not_its_value():
-    """A key of YAML without a value, and with keys of its own, hides no other key."""
+    """A YAML key after a key without a value is not masked as its value."""
     for text in (
         "password:\nuser: ann",
         "  password:\n  user: ann",
@@ -582,14 +582,14 @@ def test_what_follows_an_empty_name_is_not_its_value():
 
 @pytest.mark.parametrize("prefix", ["", "    ", "12:00:01 INFO ", "trainer-1  | "])
 def test_a_key_without_an_end_is_masked_behind_the_beginning_of_its_lines(prefix):
-    """Each of its lines, up to the first that is none of a key."""
+    """Each line of an unfinished key is masked after its prefix, and other lines are kept."""
     lines = [prefix + line for line in PEM.split("\n")[:3]]
     masked = mask_text("\n".join([*lines, f"{prefix}and so on"]))
     assert masked.split("\n") == [lines[0], f"{prefix}***", f"{prefix}***", f"{prefix}and so on"]
 
 
 def _is_left(secret, masked):
-    """Return whether 16 characters of a secret are left, or all of a shorter one."""
+    """Return whether 16 characters of a secret remain, or all characters of a shorter secret."""
     size = min(len(secret), 16)
     return any(secret[at : at + size] in masked for at in range(len(secret) - size + 1))
 
@@ -597,7 +597,7 @@ def _is_left(secret, masked):
 @pytest.mark.parametrize("size", [32, 40, 64])
 @pytest.mark.parametrize("letters", ["0123456789abcdef", string.ascii_letters + string.digits])
 def test_unknown_secrets_are_masked_near_a_word(size, letters):
-    """Random text is masked where its name has a word of secrets, and left alone elsewhere."""
+    """Random text is masked if its name contains a word for secrets, and is kept otherwise."""
     chance = random.Random(size)
     secrets = ["".join(chance.choices(letters, k=size)) for _ in range(100)]
     assert (
@@ -607,12 +607,12 @@ def test_unknown_secrets_are_masked_near_a_word(size, letters):
 
 
 def test_masks_are_recognizable():
-    """Whoever reads masked text sees that something was taken out."""
+    """A masked secret is replaced with `***`, so that the reader notices the masking."""
     assert re.fullmatch(r"HF_TOKEN=\*\*\*", mask_text("HF_TOKEN=abc"))
 
 
 def test_a_line_of_a_key_without_the_prefix_of_the_first_is_masked_whole():
-    """The first line may follow other text on its line."""
+    """The first line of a key may follow other text, even if the next line has no such prefix."""
     first = "hf_0000000000000000-----BEGIN PRIVATE KEY-----"
     assert mask_text(f"{first}\nMIIE0001\n") == "***-----BEGIN PRIVATE KEY-----\n***\n"
     assert mask_text("a: -----BEGIN PRIVATE KEY-----\na: MIIE0001\n").endswith("\na: ***\n")

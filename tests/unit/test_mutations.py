@@ -1,4 +1,4 @@
-"""The damaged inputs of the fuzz rounds."""
+"""Tests of the damaged inputs for fuzzing."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ REAL = [b"loss: 0.5 step=12\n" * 4, b"[1.5] kernel: oom-kill\n", b""]
 
 @pytest.mark.parametrize("longest", [LONGEST, 100])
 def test_an_input_is_known_by_its_number(longest):
-    """The same number gives the same bytes, another gives others, and none is longer than asked."""
+    """The same seed gives the same input, and no input is longer than the limit."""
     mutations, again = (Mutations(REAL, [b"Xid"], longest=longest) for _ in range(2))
     drawn = [mutations.draw(Random(f"7/{number}")) for number in range(300)]
     assert drawn[9] == again.draw(Random("7/9"))

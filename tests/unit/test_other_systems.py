@@ -1,4 +1,4 @@
-"""On macOS and Windows everything imports, and the client works but for the run file."""
+"""Tests of the client on simulated other systems, such as macOS and Windows."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SOURCE_ROOT = Path(__file__).parents[2] / "exporter"
-# What those systems lack of what the client uses.
+# Removes modules and functions that other systems lack.
 OTHER_SYSTEM = """
 import os, sys
 for name in ("fcntl", "resource", "pwd", "grp", "termios"):
@@ -32,7 +32,7 @@ print(json.dumps([
     throughput["samples_per_second"] > 0, trainvitals.log_gpu_memory() == (),
 ]))
 """
-# Frameworks that were built for Linux need what it has.
+# The frameworks, which were built for Linux, are imported before modules are removed.
 FRAMEWORKS = (
     "import psutil, torch, transformers; from lightning.pytorch import LightningModule, Trainer"
 )
@@ -70,7 +70,7 @@ print(json.dumps([trainer.global_step, callback.errors.count]))
 
 
 def run_elsewhere(code, tmp_path, *, loaded=""):
-    """Run code as on another system; give its result, and the lines of its log."""
+    """Run code as on another system, and return its result and its log lines about the run."""
     answer = subprocess.run(
         [sys.executable, "-c", loaded + OTHER_SYSTEM + code],
         cwd=tmp_path,
@@ -86,7 +86,7 @@ def run_elsewhere(code, tmp_path, *, loaded=""):
 
 
 def test_the_monitor_works_without_a_run_file(tmp_path):
-    """Throughput and counts are right, and one warning says what is missing."""
+    """Without a run file, throughput and counts are correct, and one warning names the reason."""
     result, told = run_elsewhere(LOOP, tmp_path)
     assert result == [12, 60, None, 0, True, True]
     assert told == [

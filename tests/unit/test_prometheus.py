@@ -1,4 +1,4 @@
-"""The whole machine as a collector in registries of prometheus_client."""
+"""Tests of the machine as a collector in registries of prometheus_client."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ VALUES = (1.5, 2, 1, 0.25, 7, 3, 5, 9.5, 5)
 
 @pytest.fixture
 def machine():
-    """This machine without accelerators, and without what prometheus_client has itself."""
+    """This machine without accelerators, containers and the metrics of the process itself."""
     machine = Machine(MachineOptions(disabled=("process", "accelerator", "container")))
     yield machine
     machine.close()
@@ -51,7 +51,7 @@ def names_of(page):
 
 
 def test_every_type_is_converted():
-    """Through a registry, a block's families are the same bytes as from the exporter."""
+    """A registry writes the families of a block as the same bytes as the exporter."""
     block = Block("shape", lambda: FAMILIES, VALUES)
     registry = SimpleNamespace(collect=lambda: convert_block(block))
     assert generate_latest(registry) == Exposition().write([block])
@@ -59,7 +59,7 @@ def test_every_type_is_converted():
 
 
 def test_a_registry_has_the_names_of_the_exporter(machine):
-    """What the exporter's page shows for these collectors is what the registry shows."""
+    """A registry has the same metric names as the exporter's page."""
     registry = CollectorRegistry()
     registry.register(MachineCollector(machine))
     page = Exposition().write(machine.runner.snapshot().blocks).decode()
@@ -72,7 +72,7 @@ def test_a_registry_has_the_names_of_the_exporter(machine):
 
 
 def test_registering_reads_nothing():
-    """A collector that would hang does not keep a program from starting."""
+    """Registering a collector does not read it, so a hanging source delays no program start."""
     asked = []
 
     def read(_):
@@ -97,7 +97,7 @@ def test_registering_reads_nothing():
 
 
 def test_a_collection_ends_at_its_deadline():
-    """What hangs is missing from the page, and the rest is there."""
+    """A collector that exceeds the deadline is reported as failed."""
     heal = threading.Event()
     probe = SimpleNamespace(name="hung", read=lambda _: heal.wait(), close=lambda: None)
     runner = Runner([probe])
@@ -110,7 +110,7 @@ def test_a_collection_ends_at_its_deadline():
 
 
 def test_a_closed_collector_says_so_instead_of_hanging(machine):
-    """A registry that still asks gets an error at once."""
+    """Collecting from a closed collector raises an error at once."""
     collector = MachineCollector(machine)
     collector.close()
     with pytest.raises(RuntimeError, match="was closed, or created before a fork"):
@@ -118,7 +118,7 @@ def test_a_closed_collector_says_so_instead_of_hanging(machine):
 
 
 def test_it_lives_beside_the_collectors_of_prometheus_client():
-    """In the default registry nothing has the same name twice, and the process is told once."""
+    """In the default registry, no metric is defined twice."""
     code = """
 from prometheus_client import REGISTRY, generate_latest
 from trainvitals.prometheus import MachineCollector

@@ -1,4 +1,4 @@
-"""Calls that fail are repeated with growing pauses, and a service that keeps failing is paused."""
+"""Tests of repeated calls with growing pauses, and of circuit breakers."""
 
 import asyncio
 import subprocess
@@ -14,14 +14,14 @@ from trainvitals.retry import CircuitBreaker, CircuitOpenError, CircuitState, re
 
 
 class Service:
-    """Fails this many times and then works; counts the calls."""
+    """A service that fails a number of times and then works, and that counts the calls."""
 
     def __init__(self, failures=0):
         self.failures = failures
         self.calls = 0
 
     def ask(self, question, *, loud=False):
-        """Answer."""
+        """Return the answer, or raise an error."""
         self.calls += 1
         if self.calls <= self.failures:
             raise ConnectionError(f"no {self.calls}")
@@ -30,7 +30,7 @@ class Service:
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """Collect the pauses in place of waiting."""
+    """Collect the pauses instead of waiting."""
     found = []
     monkeypatch.setattr(tenacity.nap.time, "sleep", found.append)
     return found
@@ -38,21 +38,21 @@ def pauses(monkeypatch):
 
 @pytest.fixture
 def now(monkeypatch):
-    """Hold the clock of circuit breakers, which the test moves."""
+    """Replace the clock of circuit breakers with a time that the test sets."""
     times = [1000.0]
     monkeypatch.setattr(circuitbreaker, "monotonic", lambda: times[0])
     return times
 
 
 def test_the_names_are_public():
-    """A script imports them from the package."""
+    """The names can be imported from the package."""
     assert trainvitals.retry_with_backoff is retry_with_backoff
     assert trainvitals.CircuitBreaker is CircuitBreaker
     assert trainvitals.CircuitState is CircuitState
 
 
 def test_the_pauses_grow_and_are_printed(pauses, capsys):
-    """2, 4 and 8 seconds, each with up to a tenth more; every failure has its two lines."""
+    """The pauses are 2, 4 and 8 seconds plus up to 10%, and each failure prints two lines."""
     service = Service(failures=3)
 
     @retry_with_backoff(max_retries=5)
@@ -73,7 +73,7 @@ def test_the_pauses_grow_and_are_printed(pauses, capsys):
 
 
 def test_every_parameter_has_its_place(pauses):
-    """`retry_with_backoff(max_retries, base_delay, max_delay, exponential_base)`, in that order."""
+    """The parameters are `max_retries`, `base_delay`, `max_delay` and `exponential_base`."""
     with pytest.raises(ConnectionError):
         retry_with_backoff(4, 0.5, 10, 3)(Service(failures=9).ask)("a")
     for pause, least in zip(pauses, (1.5, 4.5, 10), strict=True):
@@ -82,7 +82,7 @@ def test_every_parameter_has_its_place(pauses):
 
 @pytest.mark.parametrize(("most", "calls"), [(1, 1), (2, 2), (3, 3)])
 def test_the_last_failure_is_raised(pauses, capsys, most, calls):
-    """`max_retries` counts the first call too, and after the last there is neither pause nor line."""
+    """`max_retries` includes the first call, and the last failure is raised without a pause."""
     service = Service(failures=9)
     with pytest.raises(ConnectionError, match=f"no {calls}"):
         retry_with_backoff(max_retries=most)(service.ask)("a")
@@ -91,7 +91,7 @@ def test_the_last_failure_is_raised(pauses, capsys, most, calls):
 
 
 def test_no_retries_are_no_call(pauses, capsys):
-    """`max_retries=0` returns None without a call, as published; a coroutine function's too."""
+    """`max_retries=0` returns None without a call, for functions and coroutine functions."""
     service = Service()
     assert retry_with_backoff(max_retries=0)(service.ask)("a") is None
 
@@ -104,14 +104,14 @@ def test_no_retries_are_no_call(pauses, capsys):
 
 
 def test_chance_spreads_those_who_fail_together(pauses):
-    """No two of ten have the same first pause."""
+    """The pauses contain a random part, so ten calls have ten different pauses."""
     for _ in range(10):
         retry_with_backoff()(Service(failures=1).ask)("a")
     assert len(set(pauses)) == 10
 
 
 def test_who_interrupts_is_not_made_to_wait(pauses):
-    """Ctrl-C ends the call at once."""
+    """Ctrl-C ends the call at once, without a pause."""
 
     @retry_with_backoff()
     def wait():
@@ -123,7 +123,7 @@ def test_who_interrupts_is_not_made_to_wait(pauses):
 
 
 def test_a_coroutine_function_is_repeated_too():
-    """It is awaited each time."""
+    """A coroutine function is awaited again after each failure."""
     service = Service(failures=2)
 
     @retry_with_backoff(base_delay=0)
@@ -136,7 +136,7 @@ def test_a_coroutine_function_is_repeated_too():
 
 @pytest.mark.parametrize("broken", ["sys.stdout.close()", "sys.stdout = None"])
 def test_a_closed_output_does_not_end_the_retries(broken):
-    """A run under a launcher may have lost it."""
+    """A closed or missing standard output does not end the retries."""
     code = (
         "import sys, trainvitals\n"
         f"{broken}\n"
@@ -153,7 +153,10 @@ def test_a_closed_output_does_not_end_the_retries(broken):
 
 
 def test_it_opens_half_opens_and_closes(now):
-    """Three failures open it, 30 s later one call is made, and its success closes it."""
+    """The breaker opens after three failures, and half-opens after 30 s for one call.
+
+    A success of that call closes the breaker, and a failure opens it again.
+    """
     service = Service(failures=4)
     breaker = CircuitBreaker(failure_threshold=3, timeout=30)
     for _ in range(3):
@@ -176,7 +179,7 @@ def test_it_opens_half_opens_and_closes(now):
 
 
 def test_it_has_the_attributes_that_were_published(now):
-    """What it was made with, and when the last failure was by the clock of the day."""
+    """The breaker has its parameters, failures and time of the last failure as attributes."""
     breaker = CircuitBreaker(failure_threshold=3, timeout=30)
     assert (breaker.failure_threshold, breaker.timeout) == (3, 30)
     assert (breaker.failures, breaker.failure_count, breaker.last_failure_time) == (0, 0, None)
@@ -192,7 +195,7 @@ def test_it_has_the_attributes_that_were_published(now):
 
 
 def test_a_success_forgets_the_failures(now):
-    """Only failures in a row count."""
+    """Only consecutive failures count."""
     breaker = CircuitBreaker(failure_threshold=2)
     for service in (Service(1), Service(0), Service(1)):
         if service.failures:
@@ -204,7 +207,7 @@ def test_a_success_forgets_the_failures(now):
 
 
 def test_who_interrupts_is_no_failure(now):
-    """Ctrl-C says nothing about the service."""
+    """Ctrl-C does not count as a failure of the service."""
 
     def interrupt():
         raise KeyboardInterrupt
@@ -216,7 +219,7 @@ def test_who_interrupts_is_no_failure(now):
 
 
 def test_the_defaults_are_five_failures_and_a_minute(now):
-    """As published."""
+    """By default, the breaker opens after five failures for 60 seconds."""
     breaker = CircuitBreaker()
     for _ in range(5):
         assert breaker.state is CircuitState.CLOSED
@@ -226,7 +229,7 @@ def test_the_defaults_are_five_failures_and_a_minute(now):
 
 
 def test_a_pause_of_nothing_is_none(now):
-    """`timeout=0` half-opens at once, and `failure_threshold=0` opens at the first failure."""
+    """`timeout=0` half-opens the breaker at once, and a threshold of 0 counts as 1."""
     breaker = CircuitBreaker(failure_threshold=0, timeout=0)
     with pytest.raises(ConnectionError):
         breaker.call(Service(1).ask, "a")

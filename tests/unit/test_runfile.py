@@ -1,4 +1,4 @@
-"""The format of run files: what was written is read back, and nothing else is believed."""
+"""Tests of the format of run files."""
 
 import struct
 import zlib
@@ -13,20 +13,20 @@ from trainvitals.runfile import ABSENT, STATE, STEP, Identity, RunFileError, cod
 
 
 def write_slot(data, at, slot_bytes, sequence, words):
-    """Put a record into the slot that its number asks for."""
+    """Write a record into the slot that its sequence number determines."""
     row = struct.pack(f"<QQ{len(words) - 2}d", sequence, len(words), *words[2:])
     base = at + slot_bytes * (sequence & 1)
     data[base : base + len(row) + 8] = row + struct.pack("<Q", zlib.crc32(row))
 
 
 def words_of(known, /, **values):
-    """Return the words of a record; those that are not named are absent."""
+    """Return the words of a record, in which all words that are not given are absent."""
     return [0, len(known), 7, *(values.get(name, ABSENT) for name in known[3:])]
 
 
 @pytest.fixture
 def whole():
-    """Return a run file with both kinds of record, one free metric and last words."""
+    """Return a run file with both kinds of records, one free metric and last words."""
     data = bytearray(runfile.FILE_BYTES)
     identity = Identity("mnist", rank=3, world_size=8, pid=4711, static={"framework": "torch"})
     data[:4096] = codec.encode_header(identity)
@@ -40,7 +40,7 @@ def whole():
 
 
 def test_a_file_is_read_back(whole):
-    """Identity, the newer of two records, names, last words and the live words come back."""
+    """The identity, the newer record, the names, the last words and the live words are read."""
     record = decode(bytes(whole))
     assert (record.identity.run, record.identity.rank, record.identity.world_size) == (
         "mnist",
@@ -57,13 +57,13 @@ def test_a_file_is_read_back(whole):
 
 
 def test_a_torn_slot_gives_way_to_the_one_before(whole):
-    """A record that was being written when the process died does not hide the last whole one."""
+    """If the newest record is incomplete, the previous record is read."""
     whole[8192 + 1024 + 100] ^= 0xFF
     assert decode(bytes(whole)).step[STEP["loss"]] == 0.25
 
 
 def test_two_torn_slots_leave_everything_unknown(whole):
-    """Without a whole record nothing is made up."""
+    """If both slots are incomplete, all values are unknown."""
     whole[8192 + 100] ^= 0xFF
     whole[8192 + 1024 + 100] ^= 0xFF
     assert codec.decode_step(bytes(whole)) is None
@@ -71,7 +71,7 @@ def test_two_torn_slots_leave_everything_unknown(whole):
 
 
 def test_a_newer_minor_version_has_more_words(whole):
-    """Words that this version does not know are passed over."""
+    """Unknown words of a newer minor version are ignored."""
     longer = [*words_of(runfile.STEP_WORDS, loss=2.0), 1.0, 2.0]
     longer[1] = len(longer)
     write_slot(whole, 8192, 1024, 8, longer)
@@ -81,7 +81,7 @@ def test_a_newer_minor_version_has_more_words(whole):
 
 
 def test_an_older_minor_version_has_fewer_words(whole):
-    """Words that the writer did not know are absent."""
+    """Words that an older minor version does not have are absent."""
     shorter = words_of(runfile.STEP_WORDS, loss=2.0)[: STEP["loss"] + 1]
     shorter[1] = len(shorter)
     write_slot(whole, 8192, 1024, 8, shorter)
@@ -103,7 +103,7 @@ def test_an_older_minor_version_has_fewer_words(whole):
     ],
 )
 def test_a_file_that_is_none_says_why(whole, change, fault):
-    """Each way in which a file is no run file of this version has its own name."""
+    """Each way in which a file is invalid has its own name."""
     with pytest.raises(RunFileError) as caught:
         decode(change(bytes(whole)))
     assert caught.value.fault == fault
@@ -111,14 +111,14 @@ def test_a_file_that_is_none_says_why(whole, change, fault):
 
 @given(st.binary(max_size=20000))
 def test_random_bytes_are_refused(data):
-    """Whatever the bytes, the answer is a record or a RunFileError."""
+    """Decoding random bytes raises a `RunFileError`."""
     with pytest.raises(RunFileError):
         decode(data)
 
 
 @given(st.lists(st.tuples(st.integers(256, 16383), st.integers(0, 255)), max_size=20))
 def test_changed_bytes_never_break_the_reader(changes):
-    """A damaged file gives a record or a RunFileError, never another error."""
+    """Decoding a damaged file returns a record or raises a `RunFileError`."""
     data = bytearray(runfile.FILE_BYTES)
     data[:4096] = codec.encode_header(Identity("r"))
     write_slot(data, 8192, 1024, 7, words_of(runfile.STEP_WORDS, loss=0.125))
@@ -134,7 +134,7 @@ def test_changed_bytes_never_break_the_reader(changes):
 
 
 def test_the_layout_is_the_documented_one():
-    """Offsets and sizes stand in the docstring; this one keeps them from moving."""
+    """The offsets and sizes equal those in the documented format."""
     assert (len(runfile.STEP_WORDS) + 1) * 8 <= runfile.STEP_SLOT_BYTES == 1024
     assert (len(runfile.STATE_WORDS) + 1) * 8 <= runfile.STATE_SLOT_BYTES == 3072
     assert runfile.STATE_AT + 3072 + (len(runfile.STATE_WORDS) + 1) * 8 <= runfile.LIVE_AT == 16256
@@ -145,19 +145,19 @@ def test_the_layout_is_the_documented_one():
 
 
 def test_a_name_that_is_too_long_is_refused():
-    """62 bytes of UTF-8 fit into the table."""
+    """A metric name must fit in 62 bytes of UTF-8."""
     with pytest.raises(ValueError, match="at most 62"):
         codec.encode_name("é" * 32, "")
 
 
 def test_a_description_that_is_too_long_is_refused():
-    """The static description has 3584 bytes."""
+    """The static description must fit in 3584 bytes."""
     with pytest.raises(ValueError, match="at most 3584"):
         codec.encode_header(Identity("r", static={"script": "x" * 4000}))
 
 
 def test_hostile_text_in_a_header_is_made_printable():
-    """Control characters and lone surrogates never reach a label; what is long is cut."""
+    """Control characters and lone surrogates are replaced, and long texts are cut."""
     identity = Identity("a\n\ud800b", static={"framework": "x" * 500, "list": ["\x1b[31m"]})
     decoded = codec.decode_header(codec.encode_header(identity))
     assert decoded.run == "a__b"

@@ -1,4 +1,4 @@
-"""The page that says where is what: whatever it names is there, and what was named is on it."""
+"""Tests of `docs/seeds.md`, which shows where this project implements what five documents name."""
 
 import ast
 import importlib
@@ -27,14 +27,14 @@ NAMES = sorted(
     {(name, LINK.search(more)[1]) for _, here, more in ROWS for name in CODE.findall(here)}
 )
 
-# To import Lightning takes seconds; what the callback can do is in the class below it.
+# Importing Lightning takes seconds, so the callback's base class is inspected instead.
 CALLBACK = "trainvitals.lightning.ResourceMonitorCallback"
 BELOW = "trainvitals.training.resourcemonitor.ResourceMonitor"
 
 GOLDEN = ROOT / "tests/golden/metrics.prom"
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
-# How the documents call what has a name in Python; None: no document does.
+# The calls in the documents of names in Python; None if no document contains a call.
 CALLS = {
     "trainvitals.get_gpu_memory_usage": "()",
     "trainvitals.log_gpu_memory": "()",
@@ -69,7 +69,7 @@ CALLS = {
     "trainvitals.TrainingMonitor.profile": None,
 }
 
-# The rows of "Critical Alerts" and "System Alerts".
+# The alerts in the rows of "Critical Alerts" and "System Alerts".
 CRITICAL = (
     "TrainingLossDiverging",
     "AcceleratorMemoryOverLimit",
@@ -80,13 +80,13 @@ CRITICAL = (
     "TrainingDataErrors",
 )
 
-# Flags that stand without their command.
+# Flags that the page shows without their command.
 FLAGS = {
     "--no-memory": "trainvitals profile RUN --no-memory",
     "--interval": "trainvitals top --interval 5",
 }
 
-# Names that are no thing by themselves: the test that tries the row, and its word for it.
+# Names that other files test, each with the file and a text that the file contains.
 ELSEWHERE = {
     ".env": ("tests/unit/stack/test_env_example.py", ".env.example"),
     "summary.txt": ("tests/integration/test_profile.py", "summary.txt"),
@@ -102,7 +102,7 @@ ELSEWHERE = {
     "runs": ("tests/integration/record/test_recording.py", '["runs"]'),
 }
 
-# Rows without a name of ours, by what the document names: the test that tries them, or why none can.
+# Rows without a name of this project: the tests of the row, or the reason why there is none.
 LIGHTNING, DAY = (
     "tests/integration/training/test_lightning.py",
     "tests/integration/report/test_day.py",
@@ -141,7 +141,7 @@ UNTRIED = {
     ),
 }
 
-# What the five documents name: what a person would look for on the page.
+# The names in the five documents that the page must contain.
 NAMED = {
     "Resource Monitoring and Troubleshooting": """
         nvidia-smi --query-gpu lsof fuser nvcc HF_TOKEN login whoami check_port find_available_port
@@ -195,7 +195,7 @@ NAMED = {
 }
 
 
-# What "Monitoring and Observability" has a person do in each of its common issues.
+# The steps in each of the common issues of "Monitoring and Observability".
 STEPS = {
     "HPUHighTemperature": ("cooling system", "batch size", "learning rate"),
     "HPULowUtilization": ("increase the batch size", "data loader", "graph compilations"),
@@ -211,7 +211,7 @@ STEPS = {
 
 @pytest.fixture(scope="module")
 def parser():
-    """Build the parser of all commands once."""
+    """Return the parser of all commands."""
     return build_parser()
 
 
@@ -223,13 +223,13 @@ def read(path):
 
 @cache
 def list_metrics():
-    """Name every metric of the golden scrape."""
+    """Return the names of all metrics in the golden scrape."""
     return frozenset(re.findall(r"^# TYPE (\S+)", read(GOLDEN), re.MULTILINE))
 
 
 @cache
 def list_alerts():
-    """Return the severity of every alert of the rules."""
+    """Return the severities of all alerts in the rules, by name."""
     return {
         rule["alert"]: rule["labels"]["severity"]
         for path in (ROOT / "prometheus/rules").glob("*.yml")
@@ -240,7 +240,7 @@ def list_alerts():
 
 
 def try_command(parser, text):
-    """Parse a line as the command would; names of checks are looked up too."""
+    """Parse a command line, and look up the names of checks in it."""
     try:
         options = parser.parse_args(shlex.split(text.split(" >> ")[0])[1:])
     except SystemExit as error:
@@ -250,14 +250,14 @@ def try_command(parser, text):
 
 
 def find_script(text):
-    """Return the command that a line with a script comes to; empty for one in Python."""
+    """Return the command that a script executes; an empty text for a script in Python."""
     name, *words = text.split()
     found = re.search(r'^exec (.+) "\$@"$', read(ROOT / name), re.MULTILINE)
     return " ".join([found[1], *words]) if found else ""
 
 
 def find_attribute(name):
-    """Import a name, which may be an attribute of a class of a module."""
+    """Import a name, which may be an attribute of a class in a module."""
     words = name.split(".")
     for number in range(len(words), 0, -1):
         try:
@@ -271,13 +271,13 @@ def find_attribute(name):
 
 
 def test_the_callback_can_do_what_the_class_below_it_can():
-    """So that its methods can be looked up there."""
+    """The callback inherits its methods from `ResourceMonitor`, where the tests look them up."""
     text = read(ROOT / "exporter/trainvitals/lightning.py")
     assert "\nclass ResourceMonitorCallback(ResourceMonitor, " in text
 
 
 def test_the_page_has_rows():
-    """Each with what is named, where it is, and where to read on."""
+    """Each row contains what is named, where it is, and a link."""
     assert len(ROWS) > 200
     assert all(len(row) == 3 and all(row) for row in ROWS)
 
@@ -289,7 +289,7 @@ def list_names(kind):
 
 @cache
 def sort_name(name):
-    """Return what kind of thing a name is; an empty text for none that is known."""
+    """Return the kind of a name; an empty text if the kind is unknown."""
     kinds = {
         "command": "trainvitals " in name or name.startswith("scripts/"),
         "make": name.startswith("make "),
@@ -308,7 +308,7 @@ def sort_name(name):
 
 
 def test_every_row_is_tried():
-    """By a name of a known kind, or it stands with the reason why it cannot."""
+    """Every row has a name of a known kind, or is listed with the reason why it has none."""
     unknown = [name for name, _ in NAMES if not sort_name(name)]
     assert unknown == []
     unnamed = {named for named, here, _ in ROWS if not CODE.findall(here)}
@@ -320,7 +320,7 @@ def test_every_row_is_tried():
 
 @pytest.mark.parametrize("name", list_names("command"))
 def test_a_command_is_understood(name, parser):
-    """With its flags; tests/integration/test_seeds.py runs it."""
+    """Every command line on the page can be parsed with its flags."""
     line = find_script(name) if name.startswith("scripts/") else name[name.index("trainvitals ") :]
     if line:
         try_command(parser, line)
@@ -330,26 +330,26 @@ def test_a_command_is_understood(name, parser):
 
 @pytest.mark.parametrize("name", list_names("make"))
 def test_a_target_is_in_the_makefile(name):
-    """Each of them starts something: tests/integration/stack, alerting and deploy do."""
+    """Every `make` target on the page exists in the Makefile."""
     assert f"\n{name.split()[1]}:" in read(ROOT / "Makefile")
 
 
 @pytest.mark.parametrize("name", list_names("metric"))
 def test_a_metric_has_a_sample(name):
-    """In the whole scrape of the simulated machine."""
+    """Every metric on the page has a sample in the golden scrape."""
     assert re.search(rf"^{name}(?:_bucket)?[ {{]", read(GOLDEN), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", list_names("alert"))
 def test_an_alert_can_be_tried(name):
-    """It has tests that promtool runs, and a runbook."""
+    """Every alert on the page has tests for promtool and a runbook."""
     assert (ROOT / f"tests/rules/{name}.yml").is_file()
     assert (ROOT / f"docs/runbooks/{name}.md").is_file()
 
 
 @pytest.mark.parametrize("name", CRITICAL)
 def test_an_alert_is_as_severe_as_the_document_says(name):
-    """Those of "Critical Alerts", each with the word on the page."""
+    """Every alert in "Critical Alerts" is critical in the rules and on the page."""
     assert "critical" in list_alerts()[name]
     (row,) = [here for _, here, _ in ROWS if f"`{name}`, critical" in here]
     assert row
@@ -357,13 +357,13 @@ def test_an_alert_is_as_severe_as_the_document_says(name):
 
 @pytest.mark.parametrize("name", list_names("check"))
 def test_a_check_can_be_chosen(name):
-    """By its name alone."""
+    """Every check on the page can be chosen by its name."""
     assert [check.name for check in choose_checks([name])] == [name]
 
 
 @pytest.mark.parametrize("name", list_names("cause"))
 def test_a_cause_has_a_case(name):
-    """A collected death whose verdict it is, or to which it contributed."""
+    """Every cause of death on the page is a verdict on, or a factor in, a collected death."""
     deaths = (ROOT / "tests/fixtures/deaths").glob("*.txtar")
     word = re.compile(rf"^(?:reason:|-) {name}$", re.MULTILINE)
     assert any(word.search(read(path)) for path in deaths)
@@ -371,14 +371,14 @@ def test_a_cause_has_a_case(name):
 
 @pytest.mark.parametrize("name", list_names("python"))
 def test_a_name_is_called_as_in_the_document(name):
-    """With the same parameters in the same places, of the same defaults; further ones may be left out."""
+    """Every Python name on the page accepts the parameters and defaults in the documents."""
     found = find_attribute(name.replace(CALLBACK, BELOW))
     if CALLS[name] is not None:
         check_call(found, CALLS[name])
 
 
 def check_call(found, written):
-    """Demand that a callable takes what a document's call of that form gives."""
+    """Check that a callable accepts the parameters and defaults of a call in a document."""
     given = [each for each in inspect.signature(found).parameters.values() if each.name != "self"]
     wanted = ast.parse(f"def call{written}: ...").body[0].args
     count = len(wanted.args)
@@ -391,41 +391,41 @@ def check_call(found, written):
 
 
 def test_the_states_of_a_circuit_breaker_are_those_of_the_document():
-    """Names and values."""
+    """The states have the names and values in the documents."""
     states = {each.name: each.value for each in find_attribute("trainvitals.CircuitState")}
     assert states == {"CLOSED": "closed", "OPEN": "open", "HALF_OPEN": "half_open"}
 
 
 @pytest.mark.parametrize("name", list_names("parameter"))
 def test_a_parameter_is_one_of_the_callback(name):
-    """And stays an attribute, as it was given, unless it is a method of the document."""
+    """Every parameter of the callback on the page is stored as an attribute."""
     monitor = find_attribute(BELOW)(enabled=False)
     assert callable(getattr(monitor, name)) or getattr(monitor, name) is not None
 
 
 @pytest.mark.parametrize("name", list_names("variable"))
 def test_a_variable_is_read(name):
-    """It stands in .env.example, or the code asks for it."""
+    """Every variable on the page is in `.env.example` or is read by the code."""
     sources = (ROOT / "exporter/trainvitals").rglob("*.py")
     assert name in read(ROOT / ".env.example") or any(f'"{name}"' in read(each) for each in sources)
 
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_a_flag_is_understood(name, parser):
-    """By the command that the row is about."""
+    """Every flag on the page is accepted by the command of its row."""
     try_command(parser, FLAGS[name])
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_is_tried_elsewhere_is_tried_there(name):
-    """The test names it."""
+    """The listed test file contains the text that shows that it tests the name."""
     path, word = ELSEWHERE[name]
     assert word in read(ROOT / path)
 
 
 @pytest.mark.parametrize("title", NAMED)
 def test_nothing_is_missing(title):
-    """What a document names stands in the first column of its table."""
+    """Every name in a document is in the first column of the document's table."""
     text = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
     columns = " ".join(line.split(" | ")[0] for line in text.splitlines() if line[:2] == "| ")
     assert [name for name in NAMED[title].split() if name not in columns] == []
@@ -433,14 +433,14 @@ def test_nothing_is_missing(title):
 
 @pytest.mark.parametrize("alert", STEPS)
 def test_a_runbook_has_the_steps_of_the_document(alert):
-    """Under "What to do", whatever else stands there."""
+    """The runbook contains the steps of the document under "What to do"."""
     text = read(ROOT / "docs/runbooks" / f"{alert}.md").split("## What to do")[1]
     assert [step for step in STEPS[alert] if step not in text.split("## Silence")[0]] == []
 
 
 @pytest.mark.parametrize("link", sorted({LINK.search(more)[1] for *_, more in ROWS}))
 def test_what_is_linked_is_there(link):
-    """The page that has more, and its heading."""
+    """Every link leads to an existing page and an existing heading."""
     path, _, anchor = link.partition("#")
     headings = re.findall(r"^#+ (.+)$", read(ROOT / "docs" / path), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}

@@ -1,4 +1,4 @@
-"""Files that come with the package."""
+"""Tests of the search for files that are shipped with the package."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from trainvitals.shipped import find_shipped
 
 
 def test_files_of_an_installed_package_come_first(tmp_path):
-    """An installed package has its own; without one and without a checkout, an error says so."""
+    """Files in the package are preferred to the checkout; without any files, an error is raised."""
     package = tmp_path / "site-packages/trainvitals"
     with pytest.raises(StackError, match=r"no prometheus in .*install trainvitals again"):
         find_shipped("prometheus", package)

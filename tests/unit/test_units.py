@@ -1,4 +1,4 @@
-"""Each amount has one form, and the values at its edges were worked out by hand."""
+"""Tests of the formats of amounts and times, with manually calculated boundary values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FORMATS = (
     ],
 )
 def test_bytes(size, text):
-    """Powers of 1024, with one decimal below 100."""
+    """Sizes are formatted with powers of 1024, with one decimal below 100."""
     assert units.format_bytes(size) == text
 
 
@@ -70,7 +70,7 @@ def test_bytes(size, text):
     ],
 )
 def test_bytes_of_a_whole(used, total, text):
-    """A part has the unit of its whole."""
+    """A part and its total are formatted with the unit of the total."""
     assert units.format_bytes_of(used, total) == text
 
 
@@ -87,7 +87,7 @@ def test_bytes_of_a_whole(used, total, text):
     ],
 )
 def test_byte_rates(rate, text):
-    """Powers of 1000."""
+    """Byte rates are formatted with powers of 1000."""
     assert units.format_byte_rate(rate) == text
 
 
@@ -106,7 +106,7 @@ def test_byte_rates(rate, text):
     ],
 )
 def test_shares(ratio, text):
-    """One decimal between 0 and 1 %."""
+    """Percentages below 1% are formatted with one decimal."""
     assert units.format_percent(ratio) == text
 
 
@@ -139,7 +139,7 @@ def test_shares(ratio, text):
     ],
 )
 def test_durations(seconds, text):
-    """Two units at most, and no unit that is full."""
+    """Durations have at most two units, and a full unit is carried into the next one."""
     assert units.format_duration(seconds) == text
 
 
@@ -148,7 +148,7 @@ def test_durations(seconds, text):
     [(900, "0.25 h"), (3599, "1.00 h"), (12_600, "3.5 h"), (4_334_400, "1,204 h")],
 )
 def test_hours(seconds, text):
-    """Time of accelerators is counted in hours."""
+    """Accelerator time is formatted in hours."""
     assert units.format_hours(seconds) == text
 
 
@@ -165,12 +165,12 @@ def test_hours(seconds, text):
     ],
 )
 def test_energy(joules, text):
-    """A kilowatt-hour has one decimal, a megawatt-hour two."""
+    """Kilowatt-hours are formatted with one decimal, and megawatt-hours with two."""
     assert units.format_energy(joules) == text
 
 
 def test_temperatures_and_power():
-    """Whole degrees and watts, with their limit where it is known."""
+    """Temperatures and power are formatted as whole numbers, with the limit if it is known."""
     assert units.format_temperature(84.4) == "84 °C"
     assert units.format_temperature(-5) == "-5 °C"
     assert units.format_power(1204.4) == "1,204 W"
@@ -192,7 +192,7 @@ def test_temperatures_and_power():
     ],
 )
 def test_rates(rate, text):
-    """Three significant digits below 100, whole numbers from there."""
+    """Rates have three significant digits below 100, and no decimals from 100 on."""
     assert units.format_rate(rate) == text
 
 
@@ -209,12 +209,12 @@ def test_rates(rate, text):
     ],
 )
 def test_values(value, text):
-    """A loss that is not a number is shown as such, since that is what happened."""
+    """A NaN or infinite loss is shown as NaN or infinite, because it was logged like that."""
     assert units.format_value(value) == text
 
 
 def test_counts():
-    """Thousands are separated, and a noun follows its number."""
+    """Thousands are separated, and a noun agrees with its number."""
     assert units.format_count(30_990) == "30,990"
     assert units.count_noun(1, "run") == "1 run"
     assert units.count_noun(0, "run") == "0 runs"
@@ -225,20 +225,20 @@ def test_counts():
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_what_is_not_known(format_, value):
-    """Unknown is `-`, and so is what no instrument can have measured."""
+    """Unknown, NaN and infinite values are formatted as `-`."""
     assert format_(value) == "-"
 
 
 @given(NUMBERS)
 def test_every_number_has_a_short_text(value):
-    """No number raises an error or makes a text of several lines."""
+    """Every number is formatted as one printable line without an exception."""
     for format_ in FORMATS:
         assert format_(value).isprintable()
 
 
 @given(st.floats(min_value=0, max_value=1e9))
 def test_durations_are_read_as_they_were(seconds):
-    """The units of a duration add up to it, within the smallest of them."""
+    """The units of a formatted duration add up to the duration, within the smallest unit."""
     seconds_of = {"d": 86400.0, "h": 3600.0, "m": 60.0, "ms": 0.001, "s": 1.0}
     parts = units.format_duration(seconds).split()
     assert len(parts) <= 2
@@ -251,7 +251,7 @@ def test_durations_are_read_as_they_were(seconds):
 
 
 def test_times():
-    """A time for people is in a zone, one for programs in UTC."""
+    """Times for people are in a given time zone, and times for programs in UTC."""
     assert units.format_time(NIGHT, timezone.utc) == "2026-11-21 02:05:27 UTC"
     assert units.format_time(NIGHT, BERLIN) == "2026-11-21 03:05:27 CET"
     assert units.format_iso(NIGHT) == "2026-11-21T02:05:27.250Z"
@@ -262,7 +262,7 @@ def test_times():
 
 
 def test_the_time_of_day():
-    """The date stands where the reader does not know it."""
+    """The date is added only if the time is not on the current day."""
     assert units.format_clock(NIGHT, NIGHT + 60, BERLIN) == "03:05:27"
     assert units.format_clock(NIGHT, None, BERLIN) == "03:05:27"
     assert units.format_clock(NIGHT, NIGHT + 60, BERLIN, is_exact=True) == "03:05:27.250"
@@ -271,14 +271,14 @@ def test_the_time_of_day():
 
 
 def test_dates_of_reports():
-    """A report knows the offset of its zone at each time."""
+    """Dates in reports are in the time zone of the given time."""
     when = datetime(2026, 11, 21, 3, 5, tzinfo=timezone(timedelta(hours=1)))
     assert units.format_date(when) == "2026-11-21"
     assert units.format_minute(when) == "2026-11-21 03:05"
 
 
 def test_stamps_in_names_of_files():
-    """UTC has a `Z`, the machine's zone has none."""
+    """Time stamps in UTC end in `Z`, and time stamps in the local time zone have no suffix."""
     assert units.format_stamp(NIGHT) == "20261121T020527Z"
     assert units.format_stamp(NIGHT, is_exact=True) == "20261121T020527.250Z"
     assert re.fullmatch(r"2026112[01]T[0-9]{6}", units.format_stamp(NIGHT, None))
@@ -286,7 +286,7 @@ def test_stamps_in_names_of_files():
 
 @pytest.mark.parametrize("time", [None, math.nan, math.inf, -1e300, 1e300])
 def test_times_that_no_clock_shows(time):
-    """They come from damaged files."""
+    """Unknown times, and times outside the supported range, are formatted as `-`."""
     assert units.format_time(time) == "-"
     assert units.format_clock(time, NIGHT) == "-"
     assert units.format_iso(time) is None

@@ -1,4 +1,4 @@
-"""Lasting worker threads for work that may hang."""
+"""Tests of worker threads for tasks that may hang."""
 
 import threading
 import time
@@ -12,24 +12,24 @@ from trainvitals.workers import WorkerPool, attempt
 
 @pytest.fixture
 def pool():
-    """A pool of three."""
+    """A pool of at most three workers."""
     pool = WorkerPool(name="pool-under-test", limit=3)
     yield pool
     pool.close()
 
 
 def threads_of(name):
-    """Return the living threads whose names begin so."""
+    """Return the living threads whose names begin with a prefix."""
     return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
 
 
 def fail():
-    """Raise an unforeseen error."""
+    """Raise an unexpected error."""
     raise ZeroDivisionError("no ratio of nothing")
 
 
 def test_outcomes_carry_what_was_returned_and_raised(pool):
-    """Each task has its outcome, and an error of one is no trouble of another."""
+    """Each task has its own outcome, and the error of one task does not affect another task."""
     outcomes = pool.gather({"good": lambda: 42, "bad": fail}, 30.0)
     assert outcomes["good"].value == 42
     assert outcomes["good"].error is None
@@ -40,14 +40,14 @@ def test_outcomes_carry_what_was_returned_and_raised(pool):
 
 
 def test_an_attempt_says_how_long_it_took_and_when_it_ended():
-    """Its seconds are those of the task, and its end is now."""
+    """An outcome contains the duration and the end time of its task."""
     outcome = attempt("sleep", lambda: time.sleep(0.05))
     assert 0.05 <= outcome.seconds < 30
     assert time.monotonic() - 30 < outcome.ended_at <= time.monotonic()
 
 
 def test_quick_tasks_share_one_thread(pool):
-    """Ten tasks that return at once start one worker, and come back on the same one again."""
+    """Tasks that return at once share one worker, even in later gatherings."""
     for _ in range(5):
         idents = pool.gather({str(n): threading.get_ident for n in range(10)}, 30.0)
         assert len(idents) == 10
@@ -56,14 +56,14 @@ def test_quick_tasks_share_one_thread(pool):
 
 
 def test_tasks_behind_a_slow_one_get_help(pool):
-    """What waits behind a task that takes long is done meanwhile."""
+    """Tasks that wait behind a slow task are executed by further workers."""
     together = threading.Barrier(3)
     outcomes = pool.gather({str(n): together.wait for n in range(3)}, 60.0)
     assert not any(outcome.late for outcome in outcomes.values())
 
 
 def test_a_hung_task_is_late_and_not_started_again(pool):
-    """It costs the first gathering its patience and later ones nothing; its result is dropped."""
+    """A hung task delays only the first gathering, and is started again only after it has ended."""
     heal = threading.Event()
     calls = []
     tasks = {"hung": lambda: (calls.append(1), heal.wait()), "quick": lambda: "here"}
@@ -86,7 +86,7 @@ def test_a_hung_task_is_late_and_not_started_again(pool):
 
 
 def test_threads_do_not_grow_beyond_the_limit(pool):
-    """However many tasks hang, there are as many threads as allowed, and all end at last."""
+    """Even if many tasks hang, the number of threads does not exceed the limit."""
     heal = threading.Event()
     for n in range(20):
         pool.gather({f"hung-{n}": heal.wait}, 0.02)
@@ -98,7 +98,7 @@ def test_threads_do_not_grow_beyond_the_limit(pool):
 
 
 def test_close_lets_go_of_workers_that_hang_once_they_return():
-    """A worker that hung when the pool was closed ends after its task."""
+    """A worker that hangs while the pool is closed ends after its task."""
     pool = WorkerPool(name="pool-that-closes", limit=1)
     heal = threading.Event()
     pool.gather({"hung": heal.wait}, 0.02)
@@ -109,7 +109,7 @@ def test_close_lets_go_of_workers_that_hang_once_they_return():
 
 
 def test_outcomes_wake_once_when_a_worker_runs_out_of_tasks(pool):
-    """All but the last outcome say that more come."""
+    """Every outcome but the last one states that more outcomes will follow."""
     more = []
     done = threading.Event()
 
@@ -126,7 +126,7 @@ def test_outcomes_wake_once_when_a_worker_runs_out_of_tasks(pool):
 
 
 def test_an_outcome_without_a_wake_up_is_not_late(pool):
-    """A quick task done by a worker that then hangs in the next one is here by the deadline."""
+    """A finished task is not late, even if its worker hangs in the next task."""
     heal = threading.Event()
     outcomes = pool.gather({"quick": lambda: "here", "hung": heal.wait}, 1.0)
     assert outcomes["quick"].value == "here"
@@ -135,7 +135,7 @@ def test_an_outcome_without_a_wake_up_is_not_late(pool):
 
 
 def test_a_system_without_threads_makes_tasks_late_and_nothing_worse(pool, monkeypatch):
-    """Where no thread can be started tasks wait, and are done once there is one."""
+    """If no thread can be started, tasks wait and are executed later."""
 
     def refuse(_):
         raise RuntimeError("can't start new thread")
@@ -148,7 +148,7 @@ def test_a_system_without_threads_makes_tasks_late_and_nothing_worse(pool, monke
 
 
 def test_gatherings_of_many_threads_at_once_are_all_complete(pool):
-    """Two hundred gatherings side by side lose no outcome and mix none up."""
+    """Concurrent gatherings of several threads return complete and correct outcomes."""
     wrong = []
 
     def gather(name):

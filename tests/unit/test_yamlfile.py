@@ -1,4 +1,4 @@
-"""YAML files: what PyYAML promises and some of its versions do not keep."""
+"""Tests of YAML files."""
 
 from trainvitals.yamlfile import load_yaml, parse_yaml
 
@@ -15,7 +15,7 @@ copy:
 
 
 def test_the_first_of_several_merged_mappings_wins(tmp_path):
-    """As YAML defines it; version 6.0.4 of PyYAML lets the last one win."""
+    """The first of several merged mappings takes precedence, also with PyYAML 6.0.4."""
     path = tmp_path / "baselines.yml"
     path.write_text(MERGED, encoding="utf-8")
     for content in (load_yaml(path, flag="--baselines.file"), parse_yaml(MERGED)):

@@ -1,4 +1,4 @@
-"""Scenes for the tests of this folder, some of which run beside the others."""
+"""Fixtures of the accelerator tests, some of which run in parallel with the others."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.integration.accelerators.scene import BESIDE, Scene
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Ask for the results of tests that run beside the others when those have ended."""
+    """Move the tests that run in parallel to the end, where they only wait for their results."""
     items.sort(key=lambda item: item.name in BESIDE)
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    """Eight H100 that nobody watches yet."""
+    """Eight H100 GPUs that no exporter reads yet."""
     with Scene(tmp_path) as scene:
         yield scene
 
@@ -27,7 +27,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def begun(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MutableMapping[str, Future[None]]]:
-    """The tests that run beside the others, of those that were asked for."""
+    """The selected tests that run in parallel, which are started here."""
     names = {item.name for item in request.session.items}
 
     def run(body: Callable[[Scene], None], directory: Path) -> None:

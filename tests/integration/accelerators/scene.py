@@ -1,4 +1,4 @@
-"""Eight GPUs, the exporters that watch them, and what their pages say."""
+"""A machine with eight GPUs, the exporters that read them, and helpers for the exporters' pages."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ LAST_SEEN = "accelerator_last_seen_timestamp_seconds"
 XIDS = "accelerator_xid_errors_total"
 BUSY = "accelerator_busy_seconds_total"
 
-# All that is told of a GPU that cannot be read.
+# The only series of a GPU that cannot be read.
 ABSENT_SERIES = {"accelerator_info", "accelerator_up", "accelerator_state", LAST_SEEN}
 
 
 class Scene:
-    """Eight H100 and the exporters that watch them.
+    """Eight H100 GPUs and the exporters that read them.
 
     Args:
-        directory: Where its files are kept.
+        directory: The directory for the files of the scene.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -51,24 +51,24 @@ class Scene:
         return self._stack.enter_context(exporter)
 
     def start_both(self, *arguments: str) -> list[ExporterProcess]:
-        """Start one whose driver reader is a thread, and one whose reader is a process."""
+        """Start an exporter with a reader thread and an exporter with a reader process."""
         return [self.start(*arguments), self.start(ISOLATED, *arguments)]
 
     def make_traces(self) -> tuple[str, Path]:
-        """Make the driver's directory in a `/sys`; give the argument that names it, and it."""
+        """Create the driver's directory in a `/sys`; return a flag for `/sys` and the directory."""
         traces = self.directory / "sys/bus/pci/drivers/nvidia"
         traces.mkdir(parents=True)
         return f"--path.sysfs={self.directory / 'sys'}", traces
 
     def wait_until_heard(self, exporters: int = 1) -> None:
-        """Wait until so many exporters wait for the errors of each GPU."""
+        """Wait until a number of exporters wait for the Xid events of every GPU."""
         self.wait_for_calls("nvmlEventSetWait_v2", exporters * len(EVERYONE))
 
     def wait_for_calls(self, function: str, count: int = 1, device: int | None = None) -> None:
-        """Wait until a function of the driver was called so often.
+        """Wait until a function of the driver was called `count` times.
 
         Raises:
-            AssertionError: It was not within 10 s.
+            AssertionError: The function was not called as often within 10 s.
         """
         until = time.monotonic() + 10
         while self.machine.calls(function, device) < count:
@@ -80,9 +80,9 @@ BESIDE: dict[str, Callable[[Scene], None]] = {}
 
 
 def beside(body: Callable[[Scene], None]) -> Callable[..., None]:
-    """Run a test beside all others from when the first begins, since it waits for seconds.
+    """Run a test that waits for seconds in parallel with all others, from the first test on.
 
-    A test that is tried again runs alone.
+    A repeated test runs alone.
     """
     BESIDE[body.__name__] = body
 
@@ -98,12 +98,12 @@ def beside(body: Callable[[Scene], None]) -> Callable[..., None]:
 
 
 def scrape(exporter: ExporterProcess, timeout: float | None = None) -> Page:
-    """Have the accelerators read again."""
+    """Return a page for which the exporter has read the accelerators again."""
     return scrape_each([exporter], timeout)[0]
 
 
 def scrape_each(exporters: list[ExporterProcess], timeout: float | None = None) -> list[Page]:
-    """Have the accelerators read again by each exporter."""
+    """Return a page of each exporter, for which it has read the accelerators again."""
     time.sleep(1.25 * REUSE_SECONDS)
     return [exporter.scrape("accelerator", timeout=timeout) for exporter in exporters]
 
@@ -111,7 +111,7 @@ def scrape_each(exporters: list[ExporterProcess], timeout: float | None = None) 
 def scrape_until(
     exporter: ExporterProcess, is_enough: Callable[[Page], bool], seconds: float = 15.0
 ) -> Page:
-    """Have them read until the page is as wished, within so many seconds."""
+    """Scrape the accelerators until a page satisfies a condition, and return the page."""
     time.sleep(1.25 * REUSE_SECONDS)
     return exporter.scrape_until(is_enough, "accelerator", seconds=seconds)
 
@@ -119,18 +119,18 @@ def scrape_until(
 def scrape_each_until(
     exporters: list[ExporterProcess], is_enough: Callable[[Page], bool], seconds: float = 15.0
 ) -> list[Page]:
-    """Have them read by each exporter until its page is as wished."""
+    """Scrape each exporter until its page satisfies a condition, and return the pages."""
     return [scrape_until(exporter, is_enough, seconds) for exporter in exporters]
 
 
 def up(page: Page) -> list[str]:
-    """Return the GPUs that answer."""
+    """Return the numbers of the GPUs that are up."""
     values = page.values("accelerator_up", "device")
     return [device for device in sorted(values) if values[device] == 1]
 
 
 def is_whole(page: Page) -> bool:
-    """Return whether all eight answer."""
+    """Return whether all eight GPUs are up."""
     return up(page) == EVERYONE
 
 
@@ -153,11 +153,11 @@ def names_of(page: Page, device: str) -> set[str]:
 
 
 def success(page: Page) -> float | None:
-    """Return whether the reading was whole."""
+    """Return `trainvitals_collector_success` of the accelerator collector."""
     return page.value("trainvitals_collector_success", collector="accelerator")
 
 
 def reason(page: Page) -> str:
-    """Return why the reading was not whole; empty when it was."""
+    """Return the reason for which the accelerator collector failed; empty if it succeeded."""
     found = page.find("trainvitals_collector_failure_info", collector="accelerator")
     return found[0].labels["reason"] if found else ""

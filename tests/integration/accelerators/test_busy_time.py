@@ -1,4 +1,4 @@
-"""Busy time is summed up from the driver's sample buffer, whoever asks and however often."""
+"""Busy time, which is summed from the driver's sample buffer for any number of scrapers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UNOBSERVED = "accelerator_busy_unobserved_seconds_total"
 
 @pytest.mark.long
 def test_busy_time_is_exact_for_several_scrapers_at_once(scene: Scene):
-    """A wave that is high for a quarter of every 2 s has a rate of 25 %, however often it is read.
+    """The busy rate of a load that is high for a quarter of every 2 s is 25 % for each scraper.
 
-    The driver's clock moves by hand, so that a slow machine changes no figure.
+    The test advances the driver's clock, so that a slow machine does not change the values.
     """
     scene.machine.stop_clock()
     scene.machine.square_wave(0, duty=0.25, period_seconds=2.0)
     exporter = scene.start()
-    # Seconds between scrapes; each divides the whole time, which is a number of periods.
+    # Seconds between scrapes; each divides the total time, which is a whole number of periods.
     intervals, seconds = ((1, 5, 15), 120) if LONG else ((1, 3, 6), 24)
     first = scrape(exporter).value(BUSY, device="0")
     last: dict[int, float] = {}
@@ -39,7 +39,7 @@ def test_busy_time_is_exact_for_several_scrapers_at_once(scene: Scene):
 
 
 def test_busy_time_stands_still_on_an_idle_gpu_and_goes_on_when_it_works(scene):
-    """No samples are no error; neither is a gap in them, which counts as idle."""
+    """While a GPU has no samples, busy time stays constant without an error, and then continues."""
     machine = scene.machine
     machine.stop_clock()
     gpu = machine.gpu(0)
@@ -61,7 +61,7 @@ def test_busy_time_stands_still_on_an_idle_gpu_and_goes_on_when_it_works(scene):
 
 
 def test_a_buffer_that_was_overrun_is_counted_as_unobserved(scene):
-    """Of 60 s the buffer holds the last 16.67 s; the rest takes their mean and is counted."""
+    """Time whose samples the buffer has lost gets the mean load and is counted as unobserved."""
     scene.machine.stop_clock()
     scene.machine.gpu(0).constant_load(40)
     exporter = scene.start()
@@ -73,7 +73,7 @@ def test_a_buffer_that_was_overrun_is_counted_as_unobserved(scene):
 
 
 def test_busy_time_goes_on_when_the_clock_is_set_back(scene):
-    """Samples that seem older than those that were counted do not stop the counter for an hour."""
+    """Busy time continues to grow after the clock of the samples was set back by an hour."""
     scene.machine.stop_clock()
     scene.machine.gpu(0).constant_load(50)
     exporter = scene.start()

@@ -1,4 +1,4 @@
-"""Drivers and GPUs that come and go under a running exporter are taken up without a restart."""
+"""Changes of drivers and GPUs, which a running exporter detects without a restart."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ECC = "accelerator_ecc_corrected_errors_total"
 
 
 def has_nine(page: Page) -> bool:
-    """Return whether a ninth GPU answers."""
+    """Return whether nine GPUs are up."""
     return len(up(page)) == 9
 
 
 def has_no_driver(page: Page) -> bool:
-    """Return whether all GPUs are without a driver."""
+    """Return whether the state of every GPU is `no_driver`."""
     return set(states(page).values()) == {"no_driver"}
 
 
@@ -46,7 +46,7 @@ def has_no_driver(page: Page) -> bool:
 
 @beside
 def test_a_reloaded_driver_is_taken_up_and_counters_go_on(scene: Scene):
-    """Unloaded, all GPUs are without a driver; loaded again, sums continue though it restarts."""
+    """All GPUs of an unloaded driver have state `no_driver`; after a reload, counters continue."""
     gpu = scene.machine.gpu(0)
     gpu.energy_millijoules = 5_000_000
     gpu.corrected_volatile_errors = 7
@@ -69,7 +69,7 @@ def test_a_reloaded_driver_is_taken_up_and_counters_go_on(scene: Scene):
 
 
 def test_an_upgraded_driver_is_taken_up_by_a_fresh_process(scene):
-    """The old library is refused for good; the new one is found on disk."""
+    """After an upgrade of the driver, a new reader process loads the new library from disk."""
     exporters = scene.start_both()
     scrape_each(exporters)
     scene.machine.mismatch("580.65.06")
@@ -81,7 +81,7 @@ def test_an_upgraded_driver_is_taken_up_by_a_fresh_process(scene):
 
 @beside
 def test_an_upgraded_driver_without_its_library_is_said_and_waited_for(scene: Scene):
-    """Nothing is read until both are of one version."""
+    """All GPUs have state `no_driver` until the driver and its library have the same version."""
     exporter = scene.start()
     scrape(exporter)
     scene.machine.mismatch("580.65.06", library_on_disk=False)
@@ -95,7 +95,7 @@ def test_an_upgraded_driver_without_its_library_is_said_and_waited_for(scene: Sc
 
 
 def test_an_added_gpu_is_found_by_the_trace_it_leaves(scene):
-    """The driver's list of devices in /sys makes the very next scrapes show the ninth GPU."""
+    """A ninth GPU is shown after it has appeared in the driver's list of devices in `/sys`."""
     argument, traces = scene.make_traces()
     exporter = scene.start(argument)
     scrape_until(exporter, is_whole)
@@ -107,7 +107,7 @@ def test_an_added_gpu_is_found_by_the_trace_it_leaves(scene):
 
 
 def test_an_added_gpu_that_the_driver_counts_is_found(scene):
-    """A count that changes is enough."""
+    """A ninth GPU is shown after the driver's device count has changed."""
     scene.machine.see_added_at_once()
     exporters = scene.start_both()
     scrape_each_until(exporters, is_whole)
@@ -117,7 +117,7 @@ def test_an_added_gpu_that_the_driver_counts_is_found(scene):
 
 @beside
 def test_a_removed_gpu_stays_as_lost_and_readers_are_not_started_again_and_again(scene: Scene):
-    """The seven others keep their UUIDs; the eighth is not looked for in every scrape."""
+    """A removed GPU keeps its UUID, and the search for it starts a reader every 4 s at most."""
     scene.machine.see_added_at_once()
     exporter = scene.start(ISOLATED)
     before = scrape_until(exporter, is_whole)
@@ -146,7 +146,7 @@ def maps_library(exporter: ExporterProcess) -> bool:
 
 
 def test_a_signal_lets_go_of_the_driver_and_another_takes_it_up(scene):
-    """No process has the library then, even without scrapes; the GPUs are without a driver."""
+    """SIGUSR1 makes the exporter release NVML, even without scrapes, until the next SIGUSR1."""
     exporter = scene.start(ISOLATED)
     scrape_until(exporter, is_whole)
     assert maps_library(exporter)
@@ -164,7 +164,7 @@ def test_a_signal_lets_go_of_the_driver_and_another_takes_it_up(scene):
 
 
 def test_the_readers_thread_lets_go_of_the_driver(scene):
-    """It shuts NVML down; taken up again, the driver is read by a process of its own."""
+    """SIGUSR1 makes a reader thread shut NVML down; the next SIGUSR1 starts a reader process."""
     exporter = scene.start()
     scrape(exporter)
     scene.wait_until_heard()
@@ -182,7 +182,7 @@ def test_the_readers_thread_lets_go_of_the_driver(scene):
 
 
 def test_a_signal_during_a_hung_reading_neither_blocks_nor_is_lost(scene):
-    """The server answers all the while, and the driver is released."""
+    """SIGUSR1 during a hung `nvmlInit` does not block the server, and the driver is released."""
     scene.machine.hang("nvmlInit")
     exporters = scene.start_both()
     with ThreadPoolExecutor(2) as pool:

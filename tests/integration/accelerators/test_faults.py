@@ -1,4 +1,4 @@
-"""GPUs that are lost, driver calls that hang and readers that die cost only what they must."""
+"""Lost GPUs, hung driver calls and dead readers, which must not affect anything else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BUT_2 = ["0", "1", "3", "4", "5", "6", "7"]
 
 
 def test_a_lost_gpu_costs_only_itself_and_comes_back(scene):
-    """Seven stay complete; the lost one keeps its identity, state and when it was last seen."""
+    """A lost GPU keeps its identity, state and last-seen time, and seven GPUs stay complete."""
     exporters = scene.start_both()
     before = scrape_each_until(exporters, is_whole)
     scene.machine.lose(2)
@@ -60,7 +60,7 @@ def test_a_lost_gpu_costs_only_itself_and_comes_back(scene):
 
 @beside
 def test_gpus_that_are_lost_or_hang_before_the_start_do_not_keep_the_others(scene: Scene):
-    """They have no UUID until they answer, are found when they do, and leave no ghost behind."""
+    """GPUs that are lost or hang at the start appear once they respond, without duplicates."""
     scene.machine.lose(1)
     scene.machine.hang("nvml*", device=2)
     exporters = scene.start_both()
@@ -79,13 +79,13 @@ def test_gpus_that_are_lost_or_hang_before_the_start_do_not_keep_the_others(scen
 
 @beside
 def test_a_gpu_that_returns_only_to_a_fresh_start_is_found(scene: Scene):
-    """After a reset the old handle stays lost: a second reader finds the GPU and takes over."""
+    """If a GPU's old handle stays lost after a reset, a second reader finds it and takes over."""
     exporter = scene.start()
     scrape_until(exporter, is_whole)
     scene.machine.lose(6, hidden=True)
     scrape_until(exporter, lambda page: states(page)["6"] == "lost")
     gpu = scene.machine.gpu(6)
-    gpu.device.generation += 1  # the handles that readers have are of the GPU before
+    gpu.device.generation += 1  # the existing handles of readers stay lost
     gpu.restore()
     page = scrape_until(exporter, is_whole)
     assert len(page.find("accelerator_up")) == 8
@@ -96,7 +96,7 @@ def test_a_gpu_that_returns_only_to_a_fresh_start_is_found(scene: Scene):
 
 
 def test_a_call_that_hangs_on_one_gpu_costs_only_that_gpu(scene):
-    """No scrape waits for it until its deadline, the others are whole, and then it heals."""
+    """A hung call affects only its GPU, which recovers, and delays no scrape to its deadline."""
     exporters = scene.start_both()
     before = scrape_each_until(exporters, is_whole)[0]
     scene.machine.hang("nvmlDeviceGetPowerUsage", device=2)
@@ -116,7 +116,7 @@ def test_a_call_that_hangs_on_one_gpu_costs_only_that_gpu(scene):
 
 
 def footprint(exporter: ExporterProcess) -> tuple[int, int, int]:
-    """Count threads, descriptors and bytes of memory of the exporter and its children."""
+    """Return the numbers of threads, descriptors and bytes of the exporter and its children."""
     tree = [psutil.Process(exporter.pid), *exporter.children()]
     return (
         sum(process.num_threads() for process in tree),
@@ -128,7 +128,7 @@ def footprint(exporter: ExporterProcess) -> tuple[int, int, int]:
 @pytest.mark.long
 @beside
 def test_a_lasting_hang_costs_nothing_that_grows(scene: Scene):
-    """Threads, descriptors and memory of all processes stay; no scrape waits for the call."""
+    """During a hung call, threads, descriptors and memory do not grow, and no scrape waits."""
     exporters = scene.start_both()
     scrape_each_until(exporters, is_whole)
     scene.machine.hang("nvmlDeviceGetPowerUsage", device=2)
@@ -139,7 +139,7 @@ def test_a_lasting_hang_costs_nothing_that_grows(scene: Scene):
         for page in scrape_each(exporters, timeout=50.0):
             slowest = max(slowest, page.seconds)
             assert "2" not in up(page)
-        if not before and passed > seconds / 3:  # an exporter without trouble grows so long, too
+        if not before and passed > seconds / 3:  # until then, memory also grows without a hang
             before = [footprint(exporter) for exporter in exporters]
     assert slowest < 20
     scrape_each_until(exporters, lambda page: up(page) == BUT_2)
@@ -153,7 +153,7 @@ def test_a_lasting_hang_costs_nothing_that_grows(scene: Scene):
 
 
 def test_an_opening_that_hangs_keeps_only_the_accelerators(scene):
-    """The host is read while nvmlInit hangs, with the reason; it heals by itself."""
+    """While `nvmlInit` hangs, the page has host metrics and the reason; GPUs recover later."""
     scene.machine.hang("nvmlInit")
     exporters = scene.start_both()
     for exporter in exporters * 2:
@@ -169,7 +169,7 @@ def test_an_opening_that_hangs_keeps_only_the_accelerators(scene):
 
 
 def test_a_count_that_hangs_costs_no_gpu(scene):
-    """All eight are read while nvmlDeviceGetCount hangs, and the page says that it does."""
+    """While `nvmlDeviceGetCount` hangs, all eight GPUs are read, and the page has the reason."""
     exporters = scene.start_both()
     scrape_each(exporters)
     scene.machine.hang("nvmlDeviceGetCount")
@@ -181,14 +181,14 @@ def test_a_count_that_hangs_costs_no_gpu(scene):
 
 
 def test_a_short_timeout_does_not_make_gpus_hang(scene):
-    """With a sixth of a second for the scrape, all eight are still read."""
+    """All eight GPUs are up even if the timeout of a scrape is 0.15 s."""
     for exporter in scene.start_both():
         scrape_until(exporter, is_whole)
         wait_until(lambda exporter=exporter: is_whole(scrape(exporter, timeout=0.15)))
 
 
 def test_the_exporter_ends_at_once_while_calls_hang(scene):
-    """SIGTERM ends it long before the calls return, and no process is left."""
+    """While calls hang, SIGTERM ends the exporter within 15 s, and no child process remains."""
     exporters = scene.start_both()
     scrape_each(exporters)
     scene.machine.hang("nvmlDeviceGetPowerUsage", device=2)
@@ -206,7 +206,7 @@ def test_the_exporter_ends_at_once_while_calls_hang(scene):
 
 
 def test_a_killed_reader_is_replaced_and_counters_go_on(scene):
-    """Values return with the next scrapes; busy time, energy and Xids keep counting exactly."""
+    """After a reader process was killed, values return, and all counters continue."""
     scene.machine.stop_clock()
     exporter = scene.start(ISOLATED)
     scene.machine.gpu(0).constant_load(50)
@@ -229,7 +229,7 @@ def test_a_killed_reader_is_replaced_and_counters_go_on(scene):
 
 
 def test_xids_that_a_killed_reader_had_reported_are_not_lost(scene):
-    """Two errors are reported between two scrapes, the reader dies before the second scrape."""
+    """Xids between two scrapes are counted even if the reader is killed before the second one."""
     exporter = scene.start(ISOLATED)
     scrape_until(exporter, is_whole)
     scene.wait_until_heard()
@@ -244,7 +244,7 @@ def test_xids_that_a_killed_reader_had_reported_are_not_lost(scene):
 
 @beside
 def test_a_reader_that_keeps_dying_is_not_started_without_end(scene: Scene):
-    """However often it is scraped, a new reader is started every four seconds at most."""
+    """If the reader process keeps dying, a new one is started every four seconds at most."""
     exporter = scene.start(ISOLATED)
     scrape_until(exporter, is_whole)
     begin = time.monotonic()
@@ -260,7 +260,7 @@ def test_a_reader_that_keeps_dying_is_not_started_without_end(scene: Scene):
 
 
 def test_a_silent_reader_is_waited_for_and_its_late_answer_dropped(scene):
-    """Nothing stale is shown while it is stopped, and fresh values when it goes on."""
+    """While the reader process is stopped, no stale values are shown; fresh values follow later."""
     exporter = scene.start(ISOLATED)
     scrape_until(exporter, is_whole)
     (child,) = exporter.children()

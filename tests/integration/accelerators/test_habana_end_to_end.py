@@ -1,4 +1,4 @@
-"""Gaudi cards on the page of the real exporter, through HLML and through hl-smi alone."""
+"""The series of Gaudi cards, read by a real exporter through HLML or through hl-smi alone."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.exporter_process import ExporterProcess, Page
 from tests.support.waiting import wait_until
 
 GIB = 1 << 30
-SETTLED_SECONDS = 0.3  # after which a page is read again
+SETTLED_SECONDS = 0.3  # the time after which an exporter reads the cards again
 ALL = {str(index) for index in range(8)}
 UUID = "01P4-HL3090A0-18-U4V193-03-07-00"
 LABELS = {"kind": "hpu", "device": "3", "uuid": UUID}
@@ -25,30 +25,30 @@ Start = Callable[..., ExporterProcess]
 
 
 class Machine(FakeMachine):
-    """Eight Gaudi cards that are found in the way a test wants.
+    """Eight Gaudi cards, whose driver is found through its library or through its command.
 
     Args:
-        directory: Where it is made.
-        variables: Given a machine, what finds its driver.
+        directory: The directory for the machine's files.
+        variables: A function that returns the variables with which a machine's driver is found.
     """
 
     def __init__(self, directory: Path, variables: Callable[[FakeMachine], dict[str, str]]) -> None:
         super().__init__(directory, gpus=0, hpus=8)
         self._variables = variables
 
-    def environment(self, vendors: object = None) -> dict[str, str]:  # noqa: ARG002 - one way
+    def environment(self, vendors: object = None) -> dict[str, str]:  # noqa: ARG002 - the way to find the driver is fixed
         """Return the variables with which a process finds the driver."""
         return self._variables(self)
 
 
 def by_library(machine: FakeMachine) -> dict[str, str]:
-    """Find the library through the loader, and no command."""
+    """Return variables with which a process finds the library by the loader, but no command."""
     environ = FakeMachine.environment(machine)
     return {name: value for name, value in environ.items() if name != "LD_PRELOAD"}
 
 
 def by_command(machine: FakeMachine) -> dict[str, str]:
-    """Find hl-smi on the path, and no library."""
+    """Return variables with which a process finds hl-smi on the path, but no library."""
     return {"PATH": f"{machine.hl_smi_directory()}:{os.environ['PATH']}"}
 
 
@@ -75,7 +75,7 @@ def command_machine(tmp_path) -> Iterator[Machine]:
 
 @pytest.fixture
 def start(tmp_path) -> Iterator[Start]:
-    """Start exporters that end with the test."""
+    """Yield a function that starts exporters, which end with the test."""
     with ExitStack() as stack:
 
         def start(
@@ -92,7 +92,7 @@ def up(page: Page) -> set[str]:
 
 
 def states(page: Page) -> dict[str, str]:
-    """Return the state of each device that is not well."""
+    """Return the state of each device whose state is not `ok`."""
     found = {
         sample.labels["device"]: sample.labels["state"] for sample in page.find("accelerator_state")
     }
@@ -100,7 +100,7 @@ def states(page: Page) -> dict[str, str]:
 
 
 def load(machine: FakeMachine) -> None:
-    """Put the fourth card to work, and let it get hot."""
+    """Set a load, memory use, power and a high temperature of the fourth card."""
     card = machine.hpu(3)
     card.utilization = 87
     card.memory_used_bytes = 96 * GIB
@@ -109,7 +109,7 @@ def load(machine: FakeMachine) -> None:
 
 
 def test_the_five_hpu_names_and_the_schema_have_a_cards_numbers(machine, start):
-    """The same on both ways, in percent under the old names and in ratios under the new."""
+    """A card's values appear under the `hpu_` names and, in base units, under the new names."""
     load(machine)
     page = start(machine).scrape_until(lambda page: up(page) == ALL)
     assert page.status == 200
@@ -139,7 +139,7 @@ def test_the_five_hpu_names_and_the_schema_have_a_cards_numbers(machine, start):
 
 
 def test_what_a_card_does_not_report_is_not_on_the_page(machine, start):
-    """No zero stands in for it, under either name."""
+    """A value that a card does not report is absent, instead of zero, under both names."""
     machine.hpu(3).power_milliwatts = None
     machine.hpu(3).temperature = None
     page = start(machine).scrape_until(lambda page: up(page) == ALL)
@@ -151,7 +151,7 @@ def test_what_a_card_does_not_report_is_not_on_the_page(machine, start):
 
 
 def test_only_the_library_counts_energy_and_throttling(library_machine, start):
-    """As exact counters, which hl-smi does not have."""
+    """Through the library, energy and throttling are exact counters, which hl-smi does not have."""
     card = library_machine.hpu(3)
     card.energy_millijoules = 5_000_000
     card.throttle("thermal", 0.5)
@@ -170,7 +170,7 @@ def test_only_the_library_counts_energy_and_throttling(library_machine, start):
 
 
 def test_one_hung_card_leaves_seven(library_machine, start):
-    """With their numbers and without a wait; it is back as soon as its call returns."""
+    """While a driver call about one card hangs, the other seven are read without a wait."""
     load(library_machine)
     exporter = start(library_machine)
     exporter.scrape_until(lambda page: up(page) == ALL)
@@ -187,7 +187,7 @@ def test_one_hung_card_leaves_seven(library_machine, start):
 
 
 def test_a_lost_card_is_lost_alone_and_comes_back(machine, start):
-    """The exporter goes on without a restart."""
+    """Only the lost card is reported as lost, and it returns without a restart of the exporter."""
     exporter = start(machine)
     exporter.scrape_until(lambda page: up(page) == ALL)
     machine.lose(6, "hpu")
@@ -198,7 +198,7 @@ def test_a_lost_card_is_lost_alone_and_comes_back(machine, start):
 
 
 def test_a_reloaded_driver_is_taken_up(machine, start):
-    """Counters go on from where they were, though the driver's start from zero."""
+    """Counters continue after a reload of the driver, whose own counters start from zero."""
     for index in range(8):
         machine.hpu(index).corrected_volatile_errors = 7
     exporter = start(machine)
@@ -217,7 +217,7 @@ def test_a_reloaded_driver_is_taken_up(machine, start):
 
 
 def test_a_new_card_is_shown(machine, start):
-    """The ninth is there as soon as the driver shows it."""
+    """A ninth card appears on the page once the driver reports it."""
     machine.see_added_at_once("hpu")
     exporter = start(machine)
     exporter.scrape_until(lambda page: up(page) == ALL)
@@ -226,7 +226,7 @@ def test_a_new_card_is_shown(machine, start):
 
 
 def commands_of(machine: FakeMachine) -> list[psutil.Process]:
-    """Return the running stand-ins of hl-smi that know this machine."""
+    """Return the running processes of the fake hl-smi that read this machine."""
     wanted = str(machine.path)
     return [
         process
@@ -237,7 +237,7 @@ def commands_of(machine: FakeMachine) -> list[psutil.Process]:
 
 
 def test_a_hung_command_is_never_run_twice(command_machine, start):
-    """Pages keep coming with the state; it is back when the command answers again."""
+    """While hl-smi hangs, a single process of it runs, and pages show all cards as not `ok`."""
     exporter = start(command_machine)
     exporter.scrape_until(lambda page: up(page) == ALL)
     command_machine.hang("hl-smi")
@@ -253,7 +253,7 @@ def test_a_hung_command_is_never_run_twice(command_machine, start):
 
 
 def test_a_hung_command_ends_with_the_exporter(command_machine, start):
-    """Nothing is left behind."""
+    """A hung hl-smi process ends with the exporter."""
     exporter = start(command_machine)
     exporter.scrape_until(lambda page: up(page) == ALL)
     command_machine.hang("hl-smi")
@@ -279,7 +279,7 @@ int hlml_device_get_temperature(void *device, unsigned sensor, unsigned *celsius
 
 
 def build_leaking_library(folder: Path) -> dict[str, str]:
-    """Build a library that loses 2 MiB with each temperature, and give what finds it."""
+    """Build a library that leaks 2 MiB at each temperature reading, and return its variables."""
     folder.mkdir()
     (folder / "leak.c").write_text(LEAK)
     fake = library_path("habana")
@@ -290,7 +290,7 @@ def build_leaking_library(folder: Path) -> dict[str, str]:
 
 
 def test_a_reader_whose_library_leaks_is_replaced(library_machine, start, tmp_path):
-    """By one that takes over, so that no page is without a card."""
+    """A reader whose library leaks memory is replaced, and every page meanwhile has all cards."""
     exporter = start(library_machine, build_leaking_library(tmp_path / "leak"))
     exporter.scrape_until(lambda page: up(page) == ALL)
     (first,) = exporter.children()

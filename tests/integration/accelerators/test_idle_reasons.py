@@ -1,7 +1,8 @@
-"""Why a GPU idles, of real processes on fake GPUs, by two real exporters.
+"""The reasons why fake GPUs of real processes idle, as real exporters report them.
 
-One exporter sees this machine's `/proc`. The other one sees a copy of it that lacks what a container
-does not see, and in which a process waits as it would in a driver, which no test can make it do.
+One exporter at a time reads this machine's `/proc`. Another exporter reads a copy of `/proc` that
+lacks a process, as in a container, and in which a process waits in a driver, which a test cannot
+bring about.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ FIRST = {
     "end_unseen_by_parent": "ended",
     "wait_for_stopped_rank": "waits_for_rank",
 }
-# Those that use a CPU come after the others, a few at once, for they take the CPUs from each other.
+# Situations that use a CPU come after the others, a few at a time, as they compete for the CPUs.
 SECOND = {
     "wait_for_busy_workers": "waits_for_data",
     "compute": "computes_on_cpu",
@@ -57,14 +58,14 @@ THIRD = {
     "compile_with_torch": "compiles",
     "wait_for_computing_rank": "waits_for_rank",
 }
-# By what the second exporter's `/proc` shows of a process that sleeps.
+# Situations of the copied `/proc`, each of a process that sleeps.
 COPIED = {"in_driver": "blocked_in_driver", "in_container": "unseen", "killed": "ended"}
 SITUATIONS = {**FIRST, **SECOND, **THIRD, **COPIED}
 
 
 @pytest.fixture(scope="module")
 def reasons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, set[str]]]:
-    """The reasons that the exporters tell of each situation."""
+    """The idle reasons that the exporters report for each situation."""
     directory = tmp_path_factory.mktemp("idle")
     with ExitStack() as stack:
         yield {
@@ -77,12 +78,12 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_the_reason_is_that_of_the_situation(reasons, situation):
-    """One reason for each device, and the right one."""
+    """The device of each situation has a single idle reason, the expected one."""
     assert reasons[situation] == {SITUATIONS[situation]}
 
 
 class Watched:
-    """A machine with a GPU for each situation, and the exporter that watches it."""
+    """A machine with a GPU for each situation, and the exporter that reads it."""
 
     def __init__(self, directory: Path, pids: Mapping[str, int], *arguments: str) -> None:
         directory.mkdir()
@@ -96,16 +97,16 @@ class Watched:
         self.situations = tuple(pids)
 
     def look(self, then: Callable[[], None] = lambda: None) -> dict[str, set[str]]:
-        """Return the reasons after the devices have been quiet for long enough.
+        """Return the reasons after the devices have idled for long enough.
 
         Args:
-            then: Called after the first look.
+            then: A function to call after the first scrape.
         """
         with self.machine, self.exporter as exporter:
             for _ in range(LOOKS):
                 page = exporter.scrape("accelerator")
                 then()
-                then = lambda: None  # noqa: E731 - only once
+                then = lambda: None  # noqa: E731 - it is called only once
                 time.sleep(QUIET_SECONDS / 2)
         found: dict[str, set[str]] = {situation: set() for situation in self.situations}
         for each in page.find("accelerator_idle_reason"):
@@ -114,7 +115,7 @@ class Watched:
 
 
 def start(directory: Path, stack: ExitStack, situation: str, name: str = "") -> int:
-    """Start a situation; return the PID of the process that holds the device."""
+    """Start a situation, and return the PID of the process that holds the device."""
     folder = directory / (name or situation)
     folder.mkdir()
     command = [sys.executable, "-m", "tests.fakes.idling", situation, str(folder)]
@@ -125,14 +126,14 @@ def start(directory: Path, stack: ExitStack, situation: str, name: str = "") -> 
 
 
 def watch(directory: Path, situations: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return what an exporter tells of situations that exist at once."""
+    """Return the reasons that an exporter reports for situations that exist at the same time."""
     with ExitStack() as these:
         pids = {situation: start(directory, these, situation) for situation in situations}
         return Watched(directory / f"machine-{next(iter(pids))}", pids).look()
 
 
 def watch_copy(directory: Path, stack: ExitStack) -> dict[str, set[str]]:
-    """Return what an exporter tells that sees the copy of `/proc`."""
+    """Return the reasons that an exporter reports from the copy of `/proc`."""
     pids = {situation: start(directory, stack, "sleep_in_loop", situation) for situation in COPIED}
     copy = directory / "proc"
     copy.mkdir()
@@ -146,7 +147,7 @@ def watch_copy(directory: Path, stack: ExitStack) -> dict[str, set[str]]:
 
 
 def copy_in_driver(folder: Path, pid: int) -> None:
-    """Copy what is told of a process, as if its thread waited in the driver."""
+    """Write a process's files in the copy of `/proc`, as if its thread waited in the driver."""
     thread = folder / "task" / str(pid)
     thread.mkdir(parents=True)
     stat = Path(f"/proc/{pid}/stat").read_text()

@@ -1,4 +1,4 @@
-"""The series of NVIDIA GPUs have what the driver answers, in base units."""
+"""The series of NVIDIA GPUs, which have the driver's values in base units."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ THROTTLED_SECONDS = {
 
 
 def set_everything(machine: FakeMachine) -> None:
-    """Set every value of the fourth GPU to another number."""
+    """Set every value of the fourth GPU."""
     gpu = machine.gpu(3)
     gpu.constant_load(37)
     gpu.memory_utilization = 12
@@ -75,12 +75,12 @@ HOLDERS = "accelerator_process_info"
 
 
 def is_read(page: Page) -> bool:
-    """Return whether every accelerator answered."""
+    """Return whether every accelerator was read."""
     return success(page) == 1
 
 
 def test_every_value_is_the_drivers_in_base_units(scene):
-    """A GPU's series are exactly these, each with the driver's number converted by hand."""
+    """A GPU has exactly the expected series, each with the driver's value in base units."""
     scene.machine.stop_clock()
     set_everything(scene.machine)
     before = time.time()
@@ -89,7 +89,7 @@ def test_every_value_is_the_drivers_in_base_units(scene):
     series = {
         (sample.name, *sorted(sample.labels.items() - common.items())): sample.value
         for sample in page.find(device="3")
-        if sample.name != HOLDERS  # whether there is such a process is this machine's matter
+        if sample.name != HOLDERS  # depends on whether this machine has such a process
     }
     assert page.values(HOLDERS, "pid", device="3") == {"4711": 1}
     last_seen = series.pop((LAST_SEEN,))
@@ -179,7 +179,7 @@ def test_both_kinds_of_reader_agree(scene):
 
 
 def test_counters_follow_the_driver(scene):
-    """Energy, throttling and busy time grow by what passed on the driver's clock."""
+    """Energy, throttling and busy time grow with the time on the driver's clock."""
     machine = scene.machine
     machine.stop_clock()
     gpu = machine.gpu(0)
@@ -203,7 +203,7 @@ def test_counters_follow_the_driver(scene):
 
 
 def test_what_a_model_does_not_report_is_absent(tmp_path):
-    """A GeForce has a fan, and neither ECC nor NVLink; without a margin, headroom is 92 less 34."""
+    """A GeForce has a series for its fan, none for ECC or NVLink, and a headroom of 92 - 34 °C."""
     pages = {}
     for model in ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090"):
         directory = tmp_path / model
@@ -235,7 +235,7 @@ def test_what_a_model_does_not_report_is_absent(tmp_path):
 
 
 def test_processes_are_bounded_and_what_was_left_out_is_counted(scene):
-    """The eight largest of each GPU are shown; one whose bytes are unknown comes last."""
+    """The eight largest processes of each GPU are shown, and the omitted ones are counted."""
     scene.machine.processes(0, [(100 + n, n * MIB) for n in range(1, 12)] + [(99, -1)])
     scene.machine.processes(1, [(500, MIB)])
     page = scrape_until(scene.start(), is_read)
@@ -256,7 +256,7 @@ def test_processes_are_bounded_and_what_was_left_out_is_counted(scene):
 
 
 def test_expected_accelerators_are_shown_and_missed_by_readiness(scene):
-    """`--accelerators.expected` is a series, and `/ready` says 503 while one is missing."""
+    """`--accelerators.expected` has a series, and `/ready` returns 503 while a GPU is missing."""
     exporter = scene.start("--accelerators.expected=gpu=8")
     page = exporter.scrape_until(is_whole)
     assert page.values("accelerator_devices_expected", "kind") == {"gpu": 8}
@@ -266,7 +266,7 @@ def test_expected_accelerators_are_shown_and_missed_by_readiness(scene):
 
 
 def test_the_limits_of_flags_go_before_those_of_the_environment(tmp_path):
-    """Each series shows the flag's value, or else that of its variable."""
+    """The series of a limit has the flag's value or, without a flag, that of the environment."""
     names = ("accelerator_memory_limit_bytes", "accelerator_temperature_limit_celsius")
     flags = ("--accelerators.memory-limit=7.5GB", "--accelerators.temperature-limit=82.5")
     environ = {"ACCELERATOR_MEMORY_LIMIT": "40GiB", "ACCELERATOR_TEMPERATURE_LIMIT": "80"}
@@ -279,7 +279,7 @@ def test_the_limits_of_flags_go_before_those_of_the_environment(tmp_path):
 
 
 def test_a_machine_without_accelerators_is_quiet_and_healthy(tmp_path):
-    """No series but a count of none, one line in the log, no process."""
+    """Without accelerators, there are counts of 0, one line in the log and no reader process."""
     with ExporterProcess(tmp_path) as exporter:
         pages = [scrape(exporter) for _ in range(3)]
         assert exporter.children() == []
@@ -295,7 +295,7 @@ def test_a_machine_without_accelerators_is_quiet_and_healthy(tmp_path):
 
 
 def test_a_library_without_a_driver_is_quiet_and_not_opened_again_and_again(scene):
-    """Opened once, it is left alone for a minute."""
+    """A library without a driver is opened once in several scrapes, and logged in one line."""
     scene.machine.unload_driver()
     exporters = scene.start_both()
     for exporter in exporters * 3:

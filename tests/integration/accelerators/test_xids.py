@@ -1,4 +1,4 @@
-"""Every Xid that a GPU reports is counted, and counted once."""
+"""The counts of Xids, each of which is counted exactly once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DELIVERY_SECONDS = 0.3
 
 
 def test_xids_are_counted_once_each_with_what_they_ask_for(scene):
-    """Errors before the first scrape are counted as well."""
+    """Each Xid is counted once, with its class and action, even before the first scrape."""
     exporters = scene.start_both()
     scene.wait_until_heard(2)
     before = time.time()
@@ -49,7 +49,7 @@ def test_xids_are_counted_once_each_with_what_they_ask_for(scene):
 
 @beside
 def test_a_gpu_that_reports_79_and_is_lost_keeps_its_count_and_others_are_heard(scene: Scene):
-    """The loss spoils the wait for errors of all GPUs for no more than a moment."""
+    """A GPU that is lost after Xid 79 keeps its count, and Xids of other GPUs are still counted."""
     exporters = scene.start_both()
     scrape_each_until(exporters, is_whole)
     scene.wait_until_heard(2)
@@ -64,7 +64,7 @@ def test_a_gpu_that_reports_79_and_is_lost_keeps_its_count_and_others_are_heard(
     registered = scene.machine.calls("nvmlDeviceRegisterEvents", 5)
     scene.machine.restore(5)
     scrape_each_until(exporters, is_whole)
-    # It is heard again, too: within seconds each has registered it again.
+    # Within seconds, each exporter registers for the events of the GPU again.
     scene.wait_for_calls("nvmlDeviceRegisterEvents", registered + 2, device=5)
     time.sleep(DELIVERY_SECONDS)
     scene.machine.deliver_xid(5, 94)
@@ -74,7 +74,7 @@ def test_a_gpu_that_reports_79_and_is_lost_keeps_its_count_and_others_are_heard(
 
 @beside
 def test_an_xid_that_goes_with_its_gpu_is_counted_from_the_kernel_log(scene: Scene):
-    """The driver says only that the GPU is lost; errors that both tell of are counted once."""
+    """An Xid in the kernel log is counted once, whether or not the driver reports it as well."""
     kmsg = scene.directory / "dev/kmsg"
     kmsg.parent.mkdir()
     kmsg.touch()
@@ -82,7 +82,7 @@ def test_an_xid_that_goes_with_its_gpu_is_counted_from_the_kernel_log(scene: Sce
     scrape_each_until(exporters, is_whole)
     scene.wait_until_heard(2)
     scene.machine.scenario.nvidia.loss_comes = 2
-    scene.machine.gpu(5).device.lost = 1  # nothing is woken by it, but by the error
+    scene.machine.gpu(5).device.lost = 1  # only the event wakes the waiting calls
     scene.machine.deliver_xid(5, 79)
     scene.machine.deliver_xid(1, 31)
     with kmsg.open("a", encoding="ascii") as log:
@@ -100,14 +100,14 @@ def test_an_xid_that_goes_with_its_gpu_is_counted_from_the_kernel_log(scene: Sce
 
 @beside
 def test_xids_are_counted_once_while_a_second_reader_looks_on(scene: Scene):
-    """A reader that is compared, and sent away or kept, has heard the same errors."""
+    """While a second reader runs for a while or takes over, each Xid is counted only once."""
     argument, traces = scene.make_traces()
     exporter = scene.start(argument)
     scrape(exporter)
     scene.wait_until_heard()
-    (traces / "0000:e8:00.0").touch()  # nothing came with it
+    (traces / "0000:e8:00.0").touch()  # no GPU was added
     scrape(exporter)
-    time.sleep(5.0)  # it is looked for again
+    time.sleep(5.0)  # the exporter looks for the GPU again
     scrape(exporter)
     time.sleep(DELIVERY_SECONDS)
     scene.machine.deliver_xid(0, 43)
@@ -125,7 +125,7 @@ def test_xids_are_counted_once_while_a_second_reader_looks_on(scene: Scene):
 
 
 def test_more_codes_than_the_bound_are_counted_together(scene):
-    """Sixteen codes have series of their own, the rest are `other`."""
+    """Sixteen Xid codes have series of their own, and the others are counted as `other`."""
     exporter = scene.start()
     scene.wait_until_heard()
     for code in range(200, 220):

@@ -1,6 +1,6 @@
-"""What the real Alertmanager sends, and what it does not, with all waiting shortened.
+"""The messages that a real Alertmanager sends or inhibits, with shortened waiting times.
 
-All scenes play at the same time on one Alertmanager, each on a machine of its own.
+All scenes run at the same time on one Alertmanager, each for a machine of its own.
 """
 
 import itertools
@@ -13,12 +13,12 @@ from tests.support.alertmanager_process import AlertmanagerProcess
 from tests.support.webhooks import WebhookReceiver
 from trainvitals.alerting.configfile import write_configuration
 
-# Longer than a group waits first and between two messages.
+# Longer than the `group_wait` and the `group_interval` of the routes.
 SETTLE_SECONDS = 6.0
 
 
 def alert(name, instance, severity="critical", /, **labels):
-    """Make the labels of an alert."""
+    """Return the labels of an alert."""
     return {
         "alertname": name,
         "instance": instance,
@@ -29,18 +29,18 @@ def alert(name, instance, severity="critical", /, **labels):
 
 
 def card(name, instance, number, severity="critical", /, **labels):
-    """Make the labels of an alert of an accelerator."""
+    """Return the labels of an alert of an accelerator."""
     named = {"kind": "gpu", "device": str(number), "uuid": f"GPU-{number}"}
     return alert(name, instance, severity, component="accelerator", **{**named, **labels})
 
 
 def run(name, instance, severity="critical", /, **labels):
-    """Make the labels of an alert of a run."""
+    """Return the labels of an alert of a run."""
     return alert(name, instance, severity, component="training", **{"run": "bert", **labels})
 
 
 def host(name, instance, severity="critical", /, **labels):
-    """Make the labels of an alert of a host."""
+    """Return the labels of an alert of a host."""
     return alert(name, instance, severity, component="host", **labels)
 
 
@@ -54,7 +54,7 @@ DEAD = [
     alert("ContainerDied", "dead", "warning", component="container", name="trainer"),
     alert("ExporterDataStale", "dead", "warning", component="meta", collector="disk"),
 ]
-# Each: what fires, and the names in every message that comes, in the order of the severities.
+# For each scene: the firing alerts, and the names in each message, critical messages first.
 SCENES = {
     "dead": (DEAD, [["ExporterDown"]]),
     "all-lost": (
@@ -80,7 +80,7 @@ SCENES = {
         ],
         [["GPUHighTemperature"], ["AcceleratorTemperatureNearLimit"] * 2],
     ),
-    # A lost card has no index; what fires for another card is still said.
+    # The alert of a lost card has no label `device`; alerts of another card are still sent.
     "lost": (
         [
             alert("AcceleratorLost", "lost", component="accelerator", kind="gpu", uuid="GPU-0"),
@@ -137,7 +137,7 @@ SCENES = {
         ],
         [["CheckpointStale"], ["TrainingRunTerminated"]],
     ),
-    # One rank was ended, and the others hang: that calls somebody.
+    # If one rank is terminated and the others hang, the critical alert is sent, too.
     "half-terminated": (
         [
             run("TrainingRunTerminated", "half-terminated", "warning"),
@@ -222,7 +222,7 @@ SCENES = {
         [run("TrainingStalled", "two-runs", run=name) for name in ("bert", "vit")],
         [["TrainingStalled"], ["TrainingStalled"]],
     ),
-    # A kill for want of memory is told by whoever knows the most about it.
+    # Of several alerts about an OOM kill, only the most specific ones are sent.
     "killed-for-memory": (
         [
             run("TrainingRunLost", "killed-for-memory", reason="oom"),
@@ -256,7 +256,7 @@ SCENES = {
         ],
         [["ContainerOOMKilled"]],
     ),
-    # What the Xid needs is said by the Xid; another card's errors are still told.
+    # The alert of an Xid inhibits others of the same card; another card's errors are still sent.
     "xid-and-errors": (
         [
             card("AcceleratorXidCritical", "xid-and-errors", 0, xid="95"),
@@ -286,7 +286,7 @@ SCENES = {
     ),
     "flapping": ([card("GPUHighTemperature", "flapping", 0)], [["GPUHighTemperature"]]),
 }
-# In one data centre every machine of a team is gone at once.
+# All machines of a job in one cluster are down at once.
 JOB_DOWN = [
     {"alertname": "ExporterJobDown", "severity": "critical", "job": "trainvitals", "cluster": "c"},
     *(alert("ExporterDown", f"gone-{number}", cluster="c") for number in range(5)),
@@ -295,7 +295,7 @@ JOB_DOWN = [
     alert("ExporterDown", "other-job", cluster="c", job="node"),
     alert("ExporterDown", "other-team", cluster="c", team="audio"),
 ]
-# Everything that silences something else, on one machine; and what it silences there, elsewhere.
+# All alerts that inhibit others, on one machine; the inhibited ones fire for other machines.
 LOUD = [
     {**labels, "cluster": "x"}
     for labels in (
@@ -316,7 +316,7 @@ LOUD = [
 
 
 def quiet(instance, cluster):
-    """Make alerts that are silenced where the loud ones are, and silence none of each other."""
+    """Return alerts that the `LOUD` alerts would inhibit, and that inhibit none of each other."""
     alerts = (
         alert("ExporterCollectorFailed", instance, "warning", collector="disk"),
         card("AcceleratorTemperatureNearLimit", instance, 0, "warning"),
@@ -331,7 +331,7 @@ def quiet(instance, cluster):
 
 
 def quiet_and_loud(instance, cluster):
-    """Make those of them that would silence others."""
+    """Return alerts that the `LOUD` alerts would inhibit, and that inhibit others."""
     alerts = (
         run("TrainingStalled", instance),
         run("TrainingRunTerminated", instance, "warning"),
@@ -351,7 +351,7 @@ WATCHDOG = {"alertname": "Watchdog", "severity": "none", "component": "meta"}
 
 @pytest.fixture(scope="module")
 def messages(alertmanager, version, quick_routes, tmp_path_factory):
-    """Play all scenes, and give what was sent once nothing more comes."""
+    """Run all scenes, and return the messages that were sent until no more followed."""
     directory = tmp_path_factory.mktemp("behaviour")
     with WebhookReceiver() as receiver:
         config = write_configuration(
@@ -382,7 +382,7 @@ def messages(alertmanager, version, quick_routes, tmp_path_factory):
 
 
 def sent_about(messages, instance, path="/all"):
-    """Return the messages of a machine, critical ones first."""
+    """Return the messages about a machine, critical ones first."""
     found = [
         each
         for each in messages
@@ -394,13 +394,13 @@ def sent_about(messages, instance, path="/all"):
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_scene_is_sent_once(messages, scene):
-    """Each message of a scene comes once, and what something worse says already does not come."""
+    """Each message of a scene is sent once, without alerts that a more severe one inhibits."""
     _, expected = SCENES[scene]
     assert [each.names for each in sent_about(messages, scene)] == expected
 
 
 def test_a_dead_machine_is_one_message(messages):
-    """A machine with 8 hot cards and 3 runs that dies is one message about itself."""
+    """If a machine with 8 hot cards and 3 runs is down, only `ExporterDown` is sent."""
     (message,) = sent_about(messages, "dead")
     assert message.names == ["ExporterDown"]
     assert message.status == "firing"
@@ -409,20 +409,20 @@ def test_a_dead_machine_is_one_message(messages):
 
 
 def test_a_flapping_temperature_is_one_message(messages):
-    """A card that cools down and heats up again between two messages is one message, as hot."""
+    """A temperature alert that ends and fires again between two messages is sent once."""
     (message,) = sent_about(messages, "flapping")
     assert message.status == "firing"
 
 
 def test_a_lost_card_silences_itself_alone(messages):
-    """What is said beside the lost card is about another one."""
+    """`AcceleratorLost` inhibits the alerts of the lost card, but not those of another card."""
     (message,) = sent_about(messages, "lost")
     cards = {each["labels"]["alertname"]: each["labels"]["uuid"] for each in message.alerts}
     assert cards == {"AcceleratorLost": "GPU-0", "GPUHighTemperature": "GPU-1"}
 
 
 def test_a_dead_network_is_one_message(messages):
-    """When no machine of a job answers that is said once, and machines of others are still named."""
+    """`ExporterJobDown` inhibits `ExporterDown` of its job, cluster and team, and no others."""
     about = [each for each in messages if each.json["commonLabels"].get("cluster") in ("c", "d")]
     assert sorted((*each.names, each.alerts[0]["labels"].get("instance")) for each in about) == [
         ("ExporterDown", "other-cluster"),
@@ -433,7 +433,7 @@ def test_a_dead_network_is_one_message(messages):
 
 
 def test_nothing_is_silenced_from_elsewhere(messages):
-    """Another machine, and one of the same name in another cluster, are reported all the same."""
+    """Alerts do not inhibit those of other machines, even of the same name in another cluster."""
     told = sorted(
         (one["labels"]["instance"], one["labels"]["cluster"], one["labels"]["alertname"])
         for message in messages
@@ -447,14 +447,14 @@ def test_nothing_is_silenced_from_elsewhere(messages):
 
 
 def test_a_team_hears_of_its_own(messages):
-    """Alerts of a team go to its channels alone, and info to none at all."""
+    """A team's alerts go only to the team's channels, and its `info` alerts to no channel."""
     assert sent_about(messages, "with-team") == []
     told = sent_about(messages, "with-team", "/vision")
     assert sorted(each.json["receiver"] for each in told) == ["chat-vision", "page-vision"]
 
 
 def test_the_dead_mans_switch_beats(messages):
-    """The Watchdog alone goes to its receiver, at every second flush of its group."""
+    """The receiver of the dead man's switch gets the Watchdog alone, and gets it repeatedly."""
     beats = [each for each in messages if each.path == "/deadman"]
     assert {tuple(each.names) for each in beats} == {("Watchdog",)}
     gaps = [later.at - each.at for each, later in itertools.pairwise(beats)]

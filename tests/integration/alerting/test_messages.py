@@ -1,4 +1,4 @@
-"""What a person reads in each channel, as the real Alertmanager sends it."""
+"""The text of the messages that a real Alertmanager sends to each channel."""
 
 import json
 import re
@@ -15,12 +15,12 @@ from trainvitals.alerting.configfile import write_configuration
 STARTS, ENDS = "2024-05-03T14:03:00Z", "2024-05-03T15:15:20Z"
 HOSTILE = "<b>x</b>&amp;*_~`|[a](http://b)#1\"'"
 GRAFANA, RUNBOOKS = "https://g.example.org", "https://w.example.org/r"
-# Telegram wants to know that it worked; the others take any answer.
+# Alertmanager needs this response from Telegram; for the other channels any response will do.
 ANSWER = json.dumps({"ok": True, "result": {"message_id": 1, "chat": {"id": 5}}}).encode()
 
 
 def alert(instance, number=0, *, name="GPUHighTemperature", summary="GPU is too hot", **more):
-    """Make an alert as Prometheus posts it."""
+    """Return an alert as Prometheus posts it."""
     labels = {
         "alertname": name,
         "severity": "critical",
@@ -45,7 +45,7 @@ def alert(instance, number=0, *, name="GPUHighTemperature", summary="GPU is too 
 
 
 def hostile(number=0, instance="hostile", length=1):
-    """Make an alert with everything in its texts that means something to a channel."""
+    """Return an alert whose texts contain the special characters of every channel."""
     name = HOSTILE * length
     return alert(
         instance,
@@ -60,18 +60,18 @@ def hostile(number=0, instance="hostile", length=1):
 
 
 class Sent:
-    """What came, by channel and scene.
+    """The received messages, by channel and scene.
 
-    Alertmanager sends a group whose alerts began long ago at its first alert, so the first message
-    of a scene may lack alerts that came a moment later; the next one has them all. A test names the
-    number of alerts that it waits for.
+    Alertmanager sends a group of alerts that began long ago as soon as the first of them arrives,
+    so the first message of a scene may lack alerts that arrive a moment later. The next message has
+    all of them. Therefore a test names the number of alerts for which it waits.
     """
 
     def __init__(self, receiver, mailbox):
         self.receiver, self.mailbox = receiver, mailbox
 
     def find(self, channel, words, *, over=False):
-        """Wait for a scene's message in a channel, and return it as JSON."""
+        """Wait for a scene's message in a channel, and return the message as JSON."""
         word = "Resolved: " if over else "Critical: "
         message = self.receiver.wait_for(
             lambda each: (
@@ -84,14 +84,14 @@ class Sent:
 
 
 def gone(**times):
-    """Make an alert whose every label and text means something to a channel, and which ends."""
+    """Return an alert whose labels and texts all have special characters, and which can end."""
     names = dict.fromkeys(("run", "name", "mountpoint"), HOSTILE)
     return alert("gone", summary=HOSTILE, labels=names, annotations={"resolved": HOSTILE}, **times)
 
 
 @pytest.fixture(scope="module")
 def sent(alertmanager, version, quick_routes, tmp_path_factory):
-    """Play all scenes to all channels."""
+    """Send all scenes to all channels, and yield the received messages."""
     directory = tmp_path_factory.mktemp("messages")
     with WebhookReceiver(answer=ANSWER) as receiver, MailServer() as mailbox:
         config = write_configuration(
@@ -158,7 +158,7 @@ LINKS_OF_ONE = (
 
 
 def test_slack(sent):
-    """Slack gets a red attachment with what, where, what to do, since when, and two links."""
+    """A Slack message is a red attachment with the title, description, start time and two links."""
     message = sent.find("slack", "on one")
     (attachment,) = message["attachments"]
     runbook, dashboard = LINKS_OF_ONE
@@ -173,7 +173,7 @@ def test_slack(sent):
 
 
 def test_discord(sent):
-    """Discord gets an embed of the same words with Markdown links."""
+    """A Discord message is an embed with the title, description, start time and Markdown links."""
     (embed,) = sent.find("discord", "on one")["embeds"]
     runbook, dashboard = LINKS_OF_ONE
     assert embed["title"] == "Critical: GPU is too hot on one"
@@ -184,7 +184,7 @@ def test_discord(sent):
 
 
 def test_telegram(sent):
-    """Telegram gets HTML without a preview of the links."""
+    """A Telegram message is HTML with the title, description, start time and two links."""
     message = sent.find("telegram", "on one")
     runbook, dashboard = LINKS_OF_ONE
     assert (message["chat_id"], message["parse_mode"]) == ("-1001", "HTML")
@@ -197,7 +197,7 @@ def test_telegram(sent):
 
 
 def test_pagerduty(sent):
-    """PagerDuty gets severity, component and machine in their fields and the text as details."""
+    """A PagerDuty event has fields for severity, component and machine, and a text as details."""
     event = sent.find("pagerduty", "on one")
     runbook, dashboard = LINKS_OF_ONE
     assert event["event_action"] == "trigger"
@@ -224,7 +224,7 @@ def test_pagerduty(sent):
 
 
 def test_pagerduty_resolves_what_it_triggered(sent):
-    """The end of an alert carries the key of its beginning."""
+    """The PagerDuty event that resolves an alert has the key of the event that triggered it."""
     first = sent.find("pagerduty", "on over")
     last = sent.find("pagerduty", "on over", over=True)
     assert (last["event_action"], last["dedup_key"]) == ("resolve", first["dedup_key"])
@@ -234,7 +234,7 @@ def test_pagerduty_resolves_what_it_triggered(sent):
 
 
 def test_hostile_names_in_pagerduty(sent):
-    """A name that looks like YAML and like a template is text, also where details are read."""
+    """In PagerDuty's details, a text that looks like YAML and like a template stays unchanged."""
     details = sent.find("pagerduty", "on yaml")["payload"]["custom_details"]
     assert details["firing"].strip().splitlines()[0] == "x: '{{ .ExternalURL }}'"
 
@@ -260,7 +260,7 @@ def test_email(sent):
 
 
 def test_webhook(sent):
-    """A webhook gets Alertmanager's own JSON, with the token."""
+    """A webhook receives Alertmanager's own JSON, with the token in the Authorization header."""
     message = sent.receiver.wait_for(
         lambda each: each.path == "/webhook" and '"instance":"one"' in each.body.decode(),
     )
@@ -270,7 +270,7 @@ def test_webhook(sent):
 
 
 def test_teams(sent, version):
-    """Teams gets a card with the same words, where this Alertmanager knows Teams."""
+    """A Teams message is a card with title and text, if this Alertmanager supports Teams."""
     if version < (0, 28):
         assert not [each for each in sent.receiver.messages if each.path == "/teams"]
         return
@@ -285,7 +285,7 @@ def test_teams(sent, version):
 
 
 def test_the_end_in_one_line(sent):
-    """When an alert is over, one green line says for how long it lasted and what its end means."""
+    """The text of a resolved alert is one line with its duration and `resolved` annotation."""
     text = "Resolved after 1h12m20s: GPU is too hot, device 0. The card is below its limit again."
     (attachment,) = sent.find("slack", "on over", over=True)["attachments"]
     assert attachment["title"] == "Resolved: GPU is too hot on over"
@@ -300,7 +300,7 @@ def test_the_end_in_one_line(sent):
 
 
 def test_one_goes_on_and_one_is_over(sent):
-    """A message of both names what fires first, then in one line what does not any more."""
+    """A message with firing and resolved alerts ends with one line for each resolved alert."""
     message = sent.receiver.wait_for(
         lambda each: (
             each.path == "/slack"
@@ -319,7 +319,7 @@ def test_one_goes_on_and_one_is_over(sent):
 
 
 def test_many_alerts(sent):
-    """Twelve alerts of two names are ten with their names, and how many more there are."""
+    """A message about twelve alerts of two names lists ten alerts and the number of the others."""
     (attachment,) = sent.find("slack", "12 alerts on many")["attachments"]
     assert attachment["title"] == "Critical: 12 alerts on many"
     texts = attachment["text"].split("\n\n")
@@ -340,7 +340,7 @@ def test_many_alerts(sent):
 
 
 def test_hostile_names_in_slack(sent):
-    """Slack's three special characters are escaped wherever a name stands."""
+    """Slack's three special characters are escaped in the title, text and link of a message."""
     (attachment,) = sent.find("slack", "on hostile")["attachments"]
     escaped = "&lt;b&gt;x&lt;/b&gt;&amp;amp;*_~`|[a](http://b)#1\"'"
     assert attachment["title"] == f"Critical: GPU is too hot on hostile, run {escaped}"
@@ -352,7 +352,7 @@ def test_hostile_names_in_slack(sent):
 
 
 def test_hostile_names_in_discord(sent):
-    """In Discord each character of Markdown has a backslash."""
+    """In a Discord message, each Markdown character of a name is escaped by a backslash."""
     (embed,) = sent.find("discord", "on hostile")["embeds"]
     assert embed["description"].splitlines()[0] == (
         r"Run \<b\>x\</b\>&amp;\*\_\~\`\|\[a\](http://b)\#1" + "\"' on hostile stands still."
@@ -360,7 +360,7 @@ def test_hostile_names_in_discord(sent):
 
 
 def test_an_end_is_escaped_like_a_beginning(sent, version):
-    """What a container or a run is called is text, also when its alert is over."""
+    """Names in a message about a resolved alert are escaped as in one about a firing alert."""
     (attachment,) = sent.find("slack", "on gone", over=True)["attachments"]
     assert attachment["text"].count("&lt;b&gt;x&lt;/b&gt;&amp;amp;") == 4
     assert not re.search(r"<|>|&(?!(amp|lt|gt);)", attachment["text"])
@@ -376,7 +376,7 @@ def test_an_end_is_escaped_like_a_beginning(sent, version):
 
 
 def test_hostile_names_in_telegram(sent):
-    """In Telegram a name that looks like HTML is text."""
+    """In a Telegram message, a name that looks like HTML is escaped."""
     lines = sent.find("telegram", "on hostile")["text"].splitlines()
     escaped = "&lt;b&gt;x&lt;/b&gt;&amp;amp;*_~`|[a](http://b)#1&#34;&#39;"
     assert lines[1] == f"Run {escaped} on hostile stands still."
@@ -384,7 +384,7 @@ def test_hostile_names_in_telegram(sent):
 
 
 def test_hostile_names_in_mail(sent):
-    """In a mail a name that looks like HTML is text, and the subject has it as it is."""
+    """A name that looks like HTML is escaped in a mail's body, and unchanged in its subject."""
     mail = sent.mailbox.wait_for("on hostile")
     assert mail["Subject"] == f"Critical: GPU is too hot on hostile, run {HOSTILE}"
     html = mail.get_body(("html",)).get_content()
@@ -392,26 +392,26 @@ def test_hostile_names_in_mail(sent):
 
 
 class Tags(HTMLParser):
-    """Notes which tags are open."""
+    """A parser that records which tags are open, and which occurred."""
 
     def __init__(self):
         super().__init__()
         self.open, self.seen = [], set()
 
     def handle_starttag(self, tag, attrs):
-        """Open a tag; the links of a message have an address and nothing else."""
+        """Record an opened tag, and check that links have only the attribute `href`."""
         assert [name for name, _ in attrs] == (["href"] if tag == "a" else [])
         self.open.append(tag)
         self.seen.add(tag)
 
     def handle_endtag(self, tag):
-        """Close the tag that was opened last."""
+        """Check that the closed tag is the one that was opened last."""
         assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize("scene", ["(11 alerts) on huge", "(2 alerts) on two"])
 def test_the_longest_messages_fit(sent, scene):
-    """Long names full of special characters stay within what Telegram and Discord take."""
+    """Messages with long names of special characters fit the limits of Telegram and Discord."""
     text = sent.find("telegram", scene)["text"]
     assert 500 < len(text) <= 4096
     tags = Tags()

@@ -29,7 +29,7 @@ def notify(tmp_path, monkeypatch, capsys):
 
 
 def test_nowhere(notify, tmp_path):
-    """Without receivers it says so aloud, with what can be set, and the code is 1."""
+    """Without receivers, `notify` prints which variables can be set and exits with 1."""
     code, out, err = notify()
     assert (code, err) == (1, "")
     assert out.splitlines()[-1].startswith(
@@ -40,7 +40,7 @@ def test_nowhere(notify, tmp_path):
 
 
 def test_where_alerts_go(notify, tmp_path):
-    """With a receiver each severity has a line, amtool has checked the file, and the code is 0."""
+    """With a receiver, `notify` checks the file with amtool, prints the routes and exits with 0."""
     code, out, err = notify(dotenv="WEBHOOK_URL=http://127.0.0.1:9/secret\n")
     path = tmp_path / "state/config/alertmanager/alertmanager.yml"
     assert (code, err) == (0, "")
@@ -54,7 +54,7 @@ def test_where_alerts_go(notify, tmp_path):
 
 
 def test_secrets_that_others_can_read(notify):
-    """It is said on standard error, and everything goes on."""
+    """If other users can read `.env`, `notify` warns on standard error and continues."""
     code, _, err = notify(dotenv="WEBHOOK_URL=http://127.0.0.1:9/secret\n", mode=0o644)
     assert (code, err) == (
         0,
@@ -63,7 +63,7 @@ def test_secrets_that_others_can_read(notify):
 
 
 def test_half_a_receiver(notify):
-    """Half a receiver is one line on standard error, and the code is 2."""
+    """If one of a receiver's two variables is unset, `notify` prints an error and exits with 2."""
     code, out, err = notify(dotenv="TELEGRAM_BOT_TOKEN=1:hush\n")
     assert (code, out) == (2, "")
     assert err == (
@@ -73,7 +73,7 @@ def test_half_a_receiver(notify):
 
 
 def test_nothing_runs(notify):
-    """A test message without an Alertmanager is an error that says what to start."""
+    """`notify --test` without an Alertmanager fails with a message that says what to start."""
     code, _, err = notify("--test", dotenv="WEBHOOK_URL=http://127.0.0.1:9/\n")
     assert code == 2
     assert (
@@ -82,14 +82,14 @@ def test_nothing_runs(notify):
 
 
 def test_a_dead_mans_switch_alone(notify):
-    """A dead man's switch alone reaches no person, and is named all the same."""
+    """With only a dead man's switch, `notify` names the switch and exits with 1."""
     code, out, _ = notify(dotenv="DEADMAN_URL=http://127.0.0.1:9/\n")
     assert code == 1
     assert out.splitlines()[-1] == "dead man's switch: a ping every minute"
 
 
 def test_the_alertmanager_of_somebody_else(notify, alertmanager, tmp_path):
-    """One that reads another file is not said to have read this one, and nothing went elsewhere."""
+    """If Alertmanager runs with another file, `notify` says so and keeps the old destinations."""
     assert notify()[0] == 1
     written = tmp_path / "state/config/alertmanager/alertmanager.yml"
     other = tmp_path / "other.yml"
@@ -104,7 +104,7 @@ def test_the_alertmanager_of_somebody_else(notify, alertmanager, tmp_path):
 
 
 def test_a_running_alertmanager(notify, alertmanager, tmp_path):
-    """A running Alertmanager reads the new file at once, and a test message arrives."""
+    """A running Alertmanager loads the new file, and `--test` reports whether messages arrived."""
     directory = tmp_path / "state/config/alertmanager"
     with WebhookReceiver() as receiver:
         assert notify()[0] == 1

@@ -1,4 +1,4 @@
-"""Which alert goes to which receiver, asked of amtool."""
+"""The receiver of each alert, according to `amtool config routes test`."""
 
 import subprocess
 
@@ -45,7 +45,7 @@ TEAM_ROUTES = [
 
 
 def route(amtool, config, labels):
-    """Ask where an alert with these labels goes."""
+    """Return the receiver of an alert with these labels, according to amtool."""
     words = [f"{name}={value}" for name, value in labels.items()]
     asked = (amtool, "config", "routes", "test", f"--config.file={config}", *words)
     said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
@@ -54,7 +54,7 @@ def route(amtool, config, labels):
 
 @pytest.mark.parametrize(("labels", "receiver"), ROUTES, ids=str)
 def test_shipped_routes(amtool, labels, receiver):
-    """The committed file routes by severity, and the Watchdog to the dead man's switch."""
+    """The shipped `alertmanager.yml` routes by severity, and Watchdog to the dead man's switch."""
     assert route(amtool, SHIPPED / "alertmanager.yml", labels) == receiver
 
 
@@ -66,5 +66,5 @@ def config(tmp_path_factory):
 
 @pytest.mark.parametrize(("labels", "receiver"), TEAM_ROUTES, ids=str)
 def test_routes_of_teams(amtool, config, labels, receiver):
-    """A team's alerts go to its own receiver where it has one for that severity, else as all do."""
+    """A team's alert goes to its own receiver for the severity, or else to the common receiver."""
     assert route(amtool, config, labels) == receiver

@@ -17,7 +17,7 @@ from trainvitals.stack.programs import find_free_ports
 
 @pytest.fixture(scope="module")
 def receiver():
-    """Return the receiver of all webhooks."""
+    """Yield the receiver of all webhooks."""
     with WebhookReceiver() as receiver:
         yield receiver
 
@@ -40,7 +40,7 @@ def rendered(receiver, version, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def process(alertmanager, rendered, tmp_path_factory):
-    """Return an Alertmanager that runs with it."""
+    """Yield an Alertmanager that runs with the rendered configuration."""
     with AlertmanagerProcess(
         alertmanager, rendered.path, tmp_path_factory.mktemp("process")
     ) as process:
@@ -54,7 +54,7 @@ def _everything_works(receiver):
 
 
 def try_out(process, destinations, **arguments):
-    """Send test messages and give what became of each."""
+    """Send test messages, and return the description of each delivery."""
     found = send_test_messages(
         Alertmanager(process.url), destinations, **{"log": process.log, **arguments}
     )
@@ -62,7 +62,7 @@ def try_out(process, destinations, **arguments):
 
 
 def test_every_channel_is_tried(process, rendered, receiver):
-    """Each severity goes to each of its channels, at once, and the message says it is a test."""
+    """Each severity is sent to each of its channels, and the message says that it is a test."""
     assert try_out(process, rendered.destinations) == [
         "critical to Slack: delivered",
         "critical to webhook: delivered",
@@ -80,14 +80,14 @@ def test_every_channel_is_tried(process, rendered, receiver):
 
 
 def test_a_test_is_over_soon(process, rendered):
-    """Afterwards no test alert is active any more."""
+    """After the test messages were sent, no test alert is active."""
     try_out(process, rendered.destinations)
     shown = Alertmanager(process.url).find_alerts(alertname="TestMessage")
     assert [each for each in shown if each["status"]["state"] == "active"] == []
 
 
 def test_a_failure_has_its_reason(process, rendered, receiver):
-    """A service that refuses is named with Alertmanager's reason, which shows no secret."""
+    """A refused delivery is reported with Alertmanager's reason, which contains no secrets."""
     receiver.status = 404
     said = try_out(process, rendered.destinations)
     assert len(said) == 6
@@ -96,7 +96,7 @@ def test_a_failure_has_its_reason(process, rendered, receiver):
 
 
 def test_an_attempt_that_will_be_repeated_is_a_failure(process, rendered, receiver):
-    """A service that is out of order for the moment has failed, too."""
+    """A delivery that Alertmanager would retry after status 503 is reported as failed."""
     receiver.status = 503
     said = try_out(process, rendered.destinations)
     assert len(said) == 6
@@ -105,14 +105,14 @@ def test_an_attempt_that_will_be_repeated_is_a_failure(process, rendered, receiv
 
 
 def test_without_a_log_a_failure_is_still_reported(process, rendered, receiver):
-    """Where the log is not known the line says where to look."""
+    """If Alertmanager's log is unknown, a failure is reported with the command to read it."""
     receiver.status = 404
     said = try_out(process, rendered.destinations, log=None)
     assert said[0] == "critical to Slack: failed: see Alertmanager's log: `trainvitals logs`"
 
 
 def test_a_silence_is_named(process, rendered, amtool):
-    """A silenced test message is not delivered, and the silence is named."""
+    """A silenced test message is reported as failed, with the ID of the silence."""
     words = (amtool, f"--alertmanager.url={process.url}", "silence")
     added = subprocess.run(
         (*words, "add", "severity=warning", "--duration=1h", "--comment=x", "--author=x"),
@@ -129,7 +129,7 @@ def test_a_silence_is_named(process, rendered, amtool):
 
 
 def test_a_configuration_by_hand_is_tried_too(alertmanager, tmp_path):
-    """Of a file that a person wrote, whatever its routes choose is tried."""
+    """With a configuration written by hand, the receiver that its routes choose is tested."""
     config = tmp_path / "mine.yml"
     with WebhookReceiver() as receiver:
         config.write_text(
@@ -148,7 +148,7 @@ def test_a_configuration_by_hand_is_tried_too(alertmanager, tmp_path):
 
 
 def test_a_channel_that_the_running_one_lacks(process):
-    """A channel that Alertmanager has not read of has failed, and the line says what to do."""
+    """A channel that the running Alertmanager lacks is reported as failed, with the remedy."""
     destinations = Destinations((Destination("warning", None, ("Slack", "Telegram")),))
     *others, telegram = try_out(process, destinations)
     assert others == ["warning to Slack: delivered", "warning to webhook: delivered"]
@@ -159,7 +159,7 @@ def test_a_channel_that_the_running_one_lacks(process):
 
 
 def test_a_configuration_by_hand_that_sends_nothing(alertmanager, tmp_path):
-    """A file without a receiver that sends is a failure, too."""
+    """A configuration written by hand without a receiver that sends is reported as a failure."""
     config = tmp_path / "mine.yml"
     config.write_text("route: {receiver: x}\nreceivers: [{name: x}]\n", encoding="utf-8")
     with AlertmanagerProcess(alertmanager, config, tmp_path) as process:
@@ -168,12 +168,12 @@ def test_a_configuration_by_hand_that_sends_nothing(alertmanager, tmp_path):
 
 
 def test_without_receivers_nothing_is_sent(process):
-    """Where alerts go nowhere no test is sent."""
+    """Without receivers, no test message is sent."""
     assert try_out(process, Destinations()) == []
 
 
 def test_it_runs_no_more():
-    """Where nothing answers the error has the address, and there is no version."""
+    """If no Alertmanager responds, the error has its address, and its version is None."""
     nowhere = Alertmanager(f"http://127.0.0.1:{find_free_ports(1)[0]}")
     assert nowhere.find_version() is None
     with pytest.raises(StackError, match=r"^Alertmanager at http://127.0.0.1:\d+ does not respond"):
@@ -181,7 +181,7 @@ def test_it_runs_no_more():
 
 
 def test_a_reload_that_is_refused(alertmanager, tmp_path):
-    """A broken file is refused in one line, and Alertmanager goes on."""
+    """A reload of a broken file fails with a message of one line, and Alertmanager continues."""
     config = tmp_path / "mine.yml"
     config.write_text("route: {receiver: x}\nreceivers: [{name: x}]\n", encoding="utf-8")
     with AlertmanagerProcess(alertmanager, config, tmp_path) as process:

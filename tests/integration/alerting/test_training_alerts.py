@@ -1,4 +1,4 @@
-"""Alerts of a training run, from a real process over the real exporter to the real rules."""
+"""The alerts of a training run, from a real process, a real exporter and the real rules."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.support.trainers import Loop
 RULES = f"{Path(__file__).parents[3]}/prometheus/rules/*.yml"
 RUN = '{run="instrumented",rank="0"}'
 LIVES = f"training_process_up{RUN} == 1"
-# Rules that wait for nothing have had their say by then.
+# After this time, rules without a `for` would have fired.
 LOOKED_AT_SECONDS = 2.5
 
 
 def test_a_kill_is_told_with_all_that_matters_and_an_ordinary_end_is_not(
     tmp_path: Path, prometheus: Path
 ):
-    """The alert names run, rank, signal and last step, and ends when the run trains again."""
+    """`TrainingRunLost` fires with the run's details after a kill, but not after a normal end."""
     with (
         ExporterProcess(tmp_path) as exporter,
         PrometheusProcess(

@@ -1,4 +1,4 @@
-"""The stack on a real Docker engine."""
+"""A stack in containers of a real Docker engine."""
 
 import functools
 import json
@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack in containers, of a project of its own, on ports of its own.
+    """A stack in containers, with its own Compose project and its own ports.
 
     Attributes:
-        environment: What `docker` and `trainvitals` get.
-        state_dir: Its state directory.
-        receiver: What its Alertmanager sends to.
+        environment: The environment variables of `docker` and `trainvitals`.
+        state_dir: The state directory.
+        receiver: The receiver to which the stack's Alertmanager sends.
     """
 
     environment: dict[str, str]
@@ -37,7 +37,7 @@ class Stack:
         return self.environment["COMPOSE_PROJECT_NAME"]
 
     def run(self, *words, seconds=150, **variables):
-        """Run `trainvitals` with these words and variables, and give what it said."""
+        """Run `trainvitals` with these arguments and variables, and return the finished process."""
         return subprocess.run(
             (sys.executable, "-m", "trainvitals", *words, "--state-dir", self.state_dir),
             cwd=self.state_dir.parent,
@@ -49,22 +49,22 @@ class Stack:
         )
 
     def docker(self, *words):
-        """Run `docker` and give its output."""
+        """Run `docker` and return its output."""
         return subprocess.run(
             ("docker", *words), env=self.environment, capture_output=True, text=True, check=True
         ).stdout.strip()
 
     def inspect(self, service):
-        """Return what the engine knows of a service's container."""
+        """Return the engine's description of a service's container."""
         return json.loads(self.docker("inspect", f"{self.project}-{service}-1"))[0]
 
     def get(self, program, path, **query):
-        """Read a page of JSON."""
+        """Return a JSON page of one of the stack's programs."""
         port = self.environment[f"{program.upper()}_PORT"]
         return fetch_json(f"http://127.0.0.1:{port}{path}", query)
 
     def query(self, expression, **options):
-        """Ask Prometheus and return the samples by their instance."""
+        """Return the values of a Prometheus query, by the label `instance`."""
         found = self.get("prometheus", "/api/v1/query", query=expression, **options)
         return {
             each["metric"].get("instance", ""): float(each["value"][1])
@@ -74,7 +74,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def stack(engine, tmp_path_factory):
-    """Return a stack that is not up yet; its containers and volumes are removed afterwards."""
+    """Yield a stack that does not run yet; its containers and volumes are removed afterwards."""
     directory = tmp_path_factory.mktemp("compose")
     programs = ("EXPORTER", "PROMETHEUS", "ALERTMANAGER", "GRAFANA")
     # A container reaches this machine by the bridge, not by the loopback.

@@ -1,7 +1,7 @@
-"""The stack in Docker Compose, on a real engine: the project's own file, unchanged.
+"""The stack in Docker Compose on a real engine, with the project's own Compose files.
 
-Prometheus and Alertmanager are real; Grafana, which Debian does not have, is a stand-in that
-answers its health check and nothing else.
+Prometheus and Alertmanager are real. Grafana, which Debian does not have, is a stand-in that only
+responds to its health check.
 """
 
 import json
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def refused(stack):
-    """Try to start with a configuration that Alertmanager refuses, before anything was started."""
+    """Return the result of a first `up`, with a configuration that Alertmanager rejects."""
     bad = stack.state_dir.parent / "bad.yml"
     bad.write_text("route: {receiver: nobody}\nreceivers: []\n")
     return stack.run("up", ALERTMANAGER_CONFIG=str(bad))
@@ -34,7 +34,7 @@ def refused(stack):
 
 @pytest.fixture(scope="module")
 def started(stack, refused):
-    """Start the stack and give what `up` said."""
+    """Start the stack and return the output of `up`."""
     began = time.monotonic()
     said = stack.run("up")
     print(f"up after {time.monotonic() - began:.0f} s:\n{said.stdout}")
@@ -43,7 +43,7 @@ def started(stack, refused):
 
 
 def test_a_start_that_fails_quotes_the_container_and_leaves_nothing(stack, refused):
-    """Its last words are shown, one line says what failed, and every container is gone."""
+    """A failed `up` shows the container's last log lines and an error, and stops everything."""
     assert refused.returncode == 2
     assert re.search(
         r"^alertmanager \| .*undefined receiver \W*nobody", refused.stdout, re.MULTILINE
@@ -54,7 +54,7 @@ def test_a_start_that_fails_quotes_the_container_and_leaves_nothing(stack, refus
 
 
 def test_it_comes_up_and_says_where_everything_is(stack, started):
-    """Each program is ready at its address, and `up` says which way it took."""
+    """`up` prints the address of each ready program, and that the stack runs in Docker Compose."""
     for name in SERVICES:
         port = stack.environment[f"{name.upper()}_PORT"]
         assert f"{name} is ready at http://127.0.0.1:{port}\n" in started
@@ -63,7 +63,7 @@ def test_it_comes_up_and_says_where_everything_is(stack, started):
 
 
 def test_its_status_is_fine(stack, started):
-    """Every container works, every target is scraped under the host's name, every rule is healthy."""
+    """`status` reports running programs, healthy rules, and targets under the host's name."""
     said = stack.run("status", "--json")
     status = json.loads(said.stdout)
     assert said.returncode == 0, said.stdout
@@ -83,11 +83,11 @@ def test_its_status_is_fine(stack, started):
 
 
 def test_the_exporter_reads_the_host(stack, started):
-    """Interfaces, memory and mounts are those of the machine, not of the container."""
+    """The exporter reports interfaces, memory and mounts of the machine, not of its container."""
     own = {
         line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]
     }
-    assert "docker0" in own  # which no container has
+    assert "docker0" in own  # an interface that no container has
     found = stack.get(
         "prometheus", "/api/v1/query", query='host_network_bytes_total{direction="receive"}'
     )
@@ -103,7 +103,7 @@ def test_the_exporter_reads_the_host(stack, started):
 
 
 def test_a_run_on_the_host_is_seen(stack, started):
-    """A training process outside leaves its file in /dev/shm, and the container tells of it."""
+    """The exporter's container reports a run whose process on the host writes to `/dev/shm`."""
     name = f"compose-test-{os.getpid()}"
     code = (
         "import sys, time; from trainvitals import TrainingMonitor;"
@@ -127,7 +127,7 @@ def test_a_run_on_the_host_is_seen(stack, started):
 
 
 def test_a_test_message_is_delivered(stack, started):
-    """`trainvitals notify --test` writes the configuration again and tries every channel."""
+    """`trainvitals notify --test` exits with 0, and its message reaches the webhook."""
     said = stack.run("notify", "--test")
     assert said.returncode == 0, said.stdout + said.stderr
     message = stack.receiver.wait_for(lambda each: each.path == "/alerts", 60)
@@ -136,17 +136,17 @@ def test_a_test_message_is_delivered(stack, started):
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_container_may_do_nothing_it_need_not(stack, started, service):
-    """No root, no capability, no new privilege, bounded memory and logs, ports on the loopback."""
+    """Containers run without root and capabilities, with limits and only loopback ports."""
     container = stack.inspect(service)
     host = container["HostConfig"]
     assert container["Config"]["User"] == ("472:0" if service == "grafana" else "65534:65534")
     assert host["CapDrop"] == ["ALL"]
     assert not host["CapAdd"]
-    # Docker adds the label to what shares the host's processes.
+    # Docker adds the label to containers that share the host's PID namespace.
     labels = ["label=disable"] if service == "exporter" else []
     assert host["SecurityOpt"] == ["no-new-privileges:true", *labels]
     assert host["Privileged"] is False
-    # Grafana may lose its plug-ins where its root is read-only.
+    # Grafana may lose its plug-ins if its root is read-only.
     assert host["ReadonlyRootfs"] is (service != "grafana")
     assert host["Init"] is True
     assert host["PidsLimit"] == 512
@@ -173,7 +173,7 @@ def test_a_container_may_do_nothing_it_need_not(stack, started, service):
 
 
 def test_secrets_are_for_those_who_need_them(stack, started):
-    """Passwords and receivers are in files of the containers' users, and in no container's settings."""
+    """Passwords and receiver URLs are in files of the containers' users, and in no settings."""
     password = stack.state_dir / "secrets/grafana_admin_password"
     config = stack.state_dir / "config/compose/alertmanager/alertmanager.yml"
     assert stack.state_dir.stat().st_mode & 0o777 == 0o700
@@ -191,7 +191,7 @@ def test_secrets_are_for_those_who_need_them(stack, started):
 
 
 def test_the_image_is_small_and_has_its_own_health_check(stack, started):
-    """What we add to the Python image is at most 37 MB, a third of it for `trainvitals top`."""
+    """The exporter's image adds at most 37 MB to the Python image, and has a health check."""
     image = json.loads(stack.docker("image", "inspect", "trainvitals-test/exporter"))[0]
     base = json.loads(stack.docker("image", "inspect", stack.environment["PYTHON_IMAGE"]))[0]
     added = image["Size"] - base["Size"]
@@ -202,7 +202,7 @@ def test_the_image_is_small_and_has_its_own_health_check(stack, started):
 
 
 def test_a_second_start_leaves_what_runs(stack, started):
-    """The containers stay the same, and read their configuration again."""
+    """A second `up` keeps the running containers."""
     before = [stack.inspect(service)["Id"] for service in SERVICES]
     said = stack.run("up")
     assert said.returncode == 0, said.stdout + said.stderr
@@ -211,7 +211,7 @@ def test_a_second_start_leaves_what_runs(stack, started):
 
 @pytest.mark.parametrize("override", OVERRIDES)
 def test_an_override_fits_the_file(stack, override):
-    """Compose takes them together; a machine without the accelerators never gets them."""
+    """Compose merges each override with the base file, and keeps the override's settings."""
     told = stack.docker(
         "compose", "--env-file=/dev/null", "-f", ROOT / BASE, "-f", ROOT / override, "config"
     )
@@ -227,7 +227,7 @@ def test_an_override_fits_the_file(stack, override):
 
 
 def test_only_the_proxy_has_the_docker_socket(stack, started):
-    """It is given to nobody else, and the proxy has no privilege, no port and no way out."""
+    """Only the proxy mounts the Docker socket; it has no privilege, port or external network."""
     services = (*SERVICES, "docker-proxy")
     containers = {service: stack.inspect(service) for service in services}
     having = {
@@ -267,7 +267,7 @@ def _find_socket(container):
     ],
 )
 def test_the_exporter_may_read_from_docker_and_no_more(stack, started, method, path, status):
-    """Docker itself answers what reads about containers; all else the proxy refuses."""
+    """In the exporter's container, the proxy forwards reads of containers and refuses the rest."""
     code = (
         "import http.client;"
         "proxy = http.client.HTTPConnection('docker-proxy', 2375, timeout=5);"
@@ -278,7 +278,7 @@ def test_the_exporter_may_read_from_docker_and_no_more(stack, started, method, p
 
 
 def test_the_exporter_has_a_place_for_what_it_knows_of_deaths(stack, started):
-    """It is a volume that its user alone may enter."""
+    """The exporter can write to its journal directory, which only its user may enter."""
     code = (
         "import os; place = os.environ['TRAINVITALS_JOURNAL_DIR'];"
         "open(place + '/probe', 'x').close(); os.unlink(place + '/probe');"
@@ -289,13 +289,13 @@ def test_the_exporter_has_a_place_for_what_it_knows_of_deaths(stack, started):
 
 
 def test_a_proxy_whose_socket_is_gone_starts_again(stack, started):
-    """Its health check ends it where no engine answers, for a new mount finds a new socket."""
+    """The health check ends a proxy without an engine, as a restarted one mounts the new socket."""
     proxy = stack.inspect("docker-proxy")
     (_, command) = proxy["Config"]["Healthcheck"]["Test"]
     assert "127.0.0.1:2375/_ping" in command
     ended = command.replace("/_ping", "/nothing")
     name = f"{stack.project}-docker-proxy-1"
-    with pytest.raises(subprocess.CalledProcessError):  # the check says that it failed
+    with pytest.raises(subprocess.CalledProcessError):  # the check itself fails
         stack.docker("exec", name, "sh", "-c", ended)
 
     def is_back():
@@ -309,18 +309,18 @@ def test_a_proxy_whose_socket_is_gone_starts_again(stack, started):
 
 
 def test_an_alert_reaches_a_receiver_on_the_host(stack, started):
-    """The watchdog's rule fires in Prometheus and Alertmanager sends it out of its container."""
-    # What Prometheus sends before it has found Alertmanager is lost, and sent again a minute later:
-    # that minute passes while all tests run that leave Prometheus alone.
+    """The Watchdog alert goes from Prometheus through Alertmanager to a receiver on the host."""
+    # An alert that Prometheus sends before it has found Alertmanager is lost, and is sent again a
+    # minute later. This minute passes during the tests that do not restart Prometheus.
     message = stack.receiver.wait_for(lambda each: each.path == "/deadman", 90)
     assert message.names == ["Watchdog"]
     assert message.status == "firing"
 
 
 def test_a_killed_container_comes_back(stack, started):
-    """Each is started again and gets healthy."""
+    """Each container whose process was killed is restarted once and becomes healthy."""
     for service in SERVICES:
-        # From outside: after `docker kill` the engine would leave it ended.
+        # Not by `docker kill`, after which the engine does not restart a container.
         os.kill(stack.inspect(service)["State"]["Pid"], signal.SIGKILL)
 
     def is_back(service):
@@ -334,7 +334,7 @@ def test_a_killed_container_comes_back(stack, started):
 
 
 def test_the_data_outlives_a_stop(stack, started):
-    """After `down` no container is left; after `up` old readings are there."""
+    """`down` removes all containers, and after another `up` Prometheus has the old samples."""
     then = time.time() - 5
     before = stack.query('up{job="trainvitals"}', time=then)
     assert before == {"machine-1": 1.0}

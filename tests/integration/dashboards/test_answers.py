@@ -1,6 +1,7 @@
-"""What single panels answer about made-up machines and runs that the recorded ones are not like.
+"""The results of single panels for made-up machines and runs that the recording does not have.
 
-promtool asks the panel's own queries, filled in as Grafana does it, an hour after the first scrape.
+promtool evaluates the panels' own queries, filled in as by Grafana, one hour after the first
+scrape.
 """
 
 import json
@@ -30,7 +31,7 @@ PANELS = {
     for panel in board.panels
 }
 
-# A machine whose Prometheus has the same `instance`, as relabelling may give it.
+# A machine and its Prometheus with the same label `instance`, as relabelling may set it.
 SHARED = {
     f"trainvitals_build_info{{{HOST}}}": "1x60",
     **{
@@ -56,14 +57,14 @@ LIVES = {
     f"training_loss{{{RANK}}}": "2x60",
     f"training_eta_timestamp_seconds{{{RANK}}}": "7200x60",
 }
-# It ended at 50 minutes, and its last values stay on the page.
+# The run ended after 50 minutes, and its last values stay on the page.
 ENDED = {
     **LIVES,
     f"training_last_progress_timestamp_seconds{{{RANK}}}": "0+60x50 3000x9",
     f"training_process_up{{{RANK}}}": "1x49 0x10",
     f"training_samples_total{{{RANK}}}": "0+600x49 29400x10",
 }
-# Its machine has been silent since 40 minutes: nobody knows whether it lives.
+# The run's machine was last scraped after 40 minutes, so the state of the run is unknown.
 SILENT = {series: f"{values.split('x')[0]}x40" for series, values in LIVES.items()}
 REMOTE = f'{PROMETHEUS},remote_name="far",url="http://far/write"'
 SENT = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
@@ -73,7 +74,7 @@ WRITES = {
     f"{NEWEST}{{{REMOTE}}}": "1700000000+60x60",
     f"{SENT}{{{REMOTE}}}": "0x30 1700001800+60x30",
 }
-# Before 3.7 the newest is that of the whole server.
+# Before 3.7, the newest timestamp is a metric of the whole server.
 WRITES_OF_2_42 = {
     series.replace("_queue_highest_timestamp_seconds", "_highest_timestamp_in_seconds").replace(
         f"in_seconds{{{REMOTE}", f"in_seconds{{{PROMETHEUS}"
@@ -85,15 +86,15 @@ WRITES_OF_2_42 = {
 LOOKS_FOR_DEVICES = f'trainvitals_collector_success{{{HOST},collector="accelerator"}}'
 SEES = f'trainvitals_collector_success{{{HOST},collector="container"}}'
 STEP_OF_ACCESS = f"trainvitals_containers_privilege_step{{{HOST}}}"
-# By what the exporter finds; where nothing runs in containers, it has no step of access.
+# The step of the exporter's access to containers; None if the exporter reports no step.
 ACCESS = {"without an engine": None, "by control groups alone": 0, "by an engine": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A panel and what it answers: values by labels, of each of its queries or of one, at a minute.
+    """A panel with its input and the expected values by labels, of one or all of its queries.
 
-    One machine is looked at, or every one.
+    The selection is one machine or, if `everywhere`, all machines.
     """
 
     panel: str
@@ -417,7 +418,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def answers(promtool, tmp_path_factory):
-    """Return promtool's complaints, by the name of the case."""
+    """Return promtool's output, which has its complaints about each case."""
     path = tmp_path_factory.mktemp("answers") / "answers.yml"
     path.write_text(json.dumps({"tests": [write_test(*each) for each in CASES.items()]}))
     done = run_promtool(promtool, "test", "rules", path)
@@ -426,23 +427,23 @@ def answers(promtool, tmp_path_factory):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_panel_says_what_is_so(answers, name):
-    """No more series, no fewer, and their values."""
+    """The queries of a panel return exactly the expected series and values."""
     assert "SUCCESS" in answers or "FAILED" in answers
     complaints = [part for part in answers.split("expr: ") if part.startswith(f'"# {name}\\n')]
     assert not complaints, complaints
 
 
 def write_test(name: str, case: Case) -> Mapping[str, object]:
-    """Write a case as promtool takes it; a comment in each query says whose it is.
+    """Return a case as a test of promtool, with the case's name in a comment of each query.
 
-    Versions of Prometheus differ in the last digit of a rate, and promtool compares all digits: so
-    values are rounded to a fraction that has an exact binary form.
+    Versions of Prometheus differ in the last digit of a rate, and promtool compares all digits.
+    Therefore values are rounded to a fraction that has an exact binary form.
     """
     choices = _CHOICES | ({"instance": _EVERY} if case.everywhere else {})
     look = Look(end=END, seconds=END, choices=choices, scrape_seconds=60)
     targets = [one for one in PANELS[case.panel].targets if case.letter in ("", one["refId"])]
     asked = [write_query(one["expr"], look, 60, END) for one in targets]
-    # The other columns of a table are not what is asked about.
+    # Of a table, only the first column is tested.
     asked = asked[:1] if PANELS[case.panel].kind == "table" else asked
     return {
         "name": name,

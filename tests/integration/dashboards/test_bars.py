@@ -1,4 +1,4 @@
-"""Bars count each event once and whole, at every step, to a real Prometheus."""
+"""Bar graphs of events, evaluated by promtool, whose bars count each event exactly once."""
 
 import json
 
@@ -13,7 +13,7 @@ KILLS, WATCHED = (
 )
 STEP_SECONDS, STEPS = 60, 6
 
-# Of four samples a minute, and how often something happened in each of six minutes.
+# For each case: four samples a minute, the `since` series, and the events in each of six minutes.
 CASES = {
     "one kill": ("0x8 1x16", "", [0, 0, 1, 0, 0, 0]),
     "three within a minute": ("7x13 8 9 10 10x8", "", [0, 0, 0, 3, 0, 0]),
@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_event_is_in_one_bar(promtool, tmp_path, name):
-    """Whatever the scrapes are, the bars add up to what happened."""
+    """Each event is counted in exactly one bar, even if a counter is reset or appears."""
     values, since, bars = CASES[name]
     expr = f"sum({find_rise(KILLS, since=since)}) > 0".replace("$__interval", f"{STEP_SECONDS}s")
     asked = [

@@ -1,4 +1,4 @@
-"""The table of alerts where more fire than anybody reads."""
+"""The table of firing alerts, if more alerts fire than the table shows."""
 
 import json
 
@@ -11,7 +11,7 @@ WARNINGS, CRITICALS = 62, 3
 
 
 def write_series():
-    """Write alerts: critical ones, and warnings on so many machines, each a second younger."""
+    """Yield the series of critical alerts and of warnings, each younger than the one before."""
     for number in range(CRITICALS + WARNINGS):
         severity = "critical" if number < CRITICALS else "warning"
         own = f'alertname="Hot",severity="{severity}",job="trainvitals",instance="n{number}"'
@@ -20,7 +20,7 @@ def write_series():
 
 
 def test_the_newest_of_each_severity_are_shown_and_the_others_are_counted(promtool, tmp_path):
-    """All of three, 50 of 62, and a row without an alert to open that counts the other twelve."""
+    """The table has all 3 critical alerts, the newest 50 of 62 warnings, and a row for the rest."""
     (query,) = list_alerts().queries
     look = Look(end=240, seconds=3600, choices={"job": EVERYTHING, "instance": EVERYTHING})
     expr = write_query(query.expr, look, 60.0, 3600)

@@ -1,4 +1,4 @@
-"""Names that mean something else in a regular expression, a string of PromQL or an address."""
+"""Names with special characters of regular expressions, of PromQL strings and of URLs."""
 
 import json
 import re
@@ -38,7 +38,7 @@ _METRIC = re.compile(r"\bname=~`(.+?)`")
 
 
 def fill(expr: str, name: str, *metrics: str) -> str:
-    """Write a query of the board of runs out, with a run and metrics that are chosen."""
+    """Return a query of the run dashboard, filled in with a run and with metrics."""
     chosen = Choice(metrics, is_multiple=True) if metrics else _EVERY
     choices = {
         **_CHOICES,
@@ -51,7 +51,7 @@ def fill(expr: str, name: str, *metrics: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_of_any_name_is_chosen_and_no_other(name):
-    """Each matcher of each query of its board takes that name alone."""
+    """Every `run` matcher of the run dashboard matches the chosen name and no other."""
     written = [fill(question.expr, name) for question in BOARDS[RUN].questions]
     patterns = [pattern for expr in written for pattern in _RUN.findall(expr)]
     assert len(patterns) == sum(one.expr.count("${run") for one in BOARDS[RUN].questions) > 100
@@ -63,7 +63,7 @@ def test_a_run_of_any_name_is_chosen_and_no_other(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_metrics_of_any_name_are_chosen(name):
-    """One, and several."""
+    """The matcher of metric names matches one or several chosen names and no other."""
     (panel,) = (one for one in BOARDS[RUN].panels if one.title == "Metrics by name")
     for chosen in ((name,), (name, 'dice "b"')):
         (pattern,) = _METRIC.findall(fill(panel.targets[0]["expr"], "bert", *chosen))
@@ -72,7 +72,7 @@ def test_metrics_of_any_name_are_chosen(name):
 
 
 def test_prometheus_takes_every_query_with_any_name(promtool, tmp_path):
-    """As it is written out, quotes and backslashes and all."""
+    """Prometheus parses every query of the run dashboard with every name filled in."""
     rules = [
         {"record": "asked", "expr": fill(question.expr, name, name, "iou")}
         for name in NAMES
@@ -86,7 +86,7 @@ def test_prometheus_takes_every_query_with_any_name(promtool, tmp_path):
 
 
 def test_a_run_with_a_backtick_is_not_offered():
-    """No selector can quote it; the board opens with the next run and stays whole."""
+    """The run variable does not offer names with a backtick, which no selector could quote."""
     (run,) = (one for one in BOARDS[RUN].variables if one["name"] == "run")
     found = [f'{{run="{name}"}} 1795359764.99 1795359810000' for name in (*NAMES, "a`b")]
     assert tuple(_cut(found, run["regex"])) == NAMES
@@ -94,7 +94,7 @@ def test_a_run_with_a_backtick_is_not_offered():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_address_keeps_a_name_whole(name):
-    """What Grafana fills in is escaped, as it says in the address."""
+    """A link to the run dashboard percent-encodes the run's name, so that any name is preserved."""
     url = write_address(RUN, run="${__data.fields.Run}")
     assert "var-run=${__data.fields.Run:percentencode}&" in url
     filled = url.replace("${__data.fields.Run:percentencode}", quote(name, safe="-_.~"))
@@ -102,7 +102,7 @@ def test_an_address_keeps_a_name_whole(name):
 
 
 def test_every_link_escapes_what_is_filled_in():
-    """Left to itself Grafana would leave `&`, `#` and `+` as they are."""
+    """Every value in a link is percent-encoded, as Grafana itself keeps `&`, `#` and `+`."""
     links = [
         text
         for board in BOARDS.values()
@@ -112,7 +112,7 @@ def test_every_link_escapes_what_is_filled_in():
     ]
     assert len(links) > 30
     for link in links:
-        # Of the data source, whose name people give once, the path has the name.
+        # The values are those of the parameters and of the fields in the path.
         values = re.findall(r"var-\w+=([^&]*)|/(\$\{__[^/]*)/", str(link))
         values = [value for pair in values for value in pair if value]
         assert values

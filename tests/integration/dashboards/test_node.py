@@ -1,7 +1,7 @@
-"""`make test-grafana`: what Grafana's own packages say of the boards, and of one that is broken.
+"""`make test-grafana`, in which Grafana's own packages check the dashboards.
 
-All boards are judged as they are; that of a host is broken in many panels and judged once: a run
-takes some seconds.
+All dashboards are checked as they are. The host dashboard is also checked once with faults in many
+panels, as a check takes some seconds.
 """
 
 import json
@@ -26,10 +26,10 @@ pytestmark = [
 ]
 
 DEFAULTS = ("fieldConfig", "defaults")
-# The override for all fields is before it.
+# The override for all fields is before this one.
 FIRST = ("fieldConfig", "overrides", 1)
 
-# Where in which panel what is written, and what is said of it.
+# For each fault: the panel, the path in the panel, the written value, and the expected message.
 BROKEN = {
     "a unit": (
         "CPU > Busy, by mode",
@@ -212,7 +212,7 @@ BROKEN = {
 
 
 def judge(directory):
-    """Judge the boards of a directory."""
+    """Check the dashboards in a directory; return the exit code, the messages and the summary."""
     command = (NODE, CHECK, directory)
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     return said.returncode, said.stderr.splitlines(), said.stdout.strip()
@@ -227,13 +227,13 @@ def write_into(part, path, value):
 
 @pytest.fixture(scope="module")
 def board():
-    """Return the text of a board that is in order."""
+    """Return the JSON text of the host dashboard, which has no faults."""
     return (DASHBOARDS / "trainvitals-host.json").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def broken(board, tmp_path_factory):
-    """Return the complaints about the board with all that is broken in it."""
+    """Return the result of a check of the host dashboard with all faults."""
     json_ = json.loads(board)
     panels = {place: find(json_, place) for place, *_ in BROKEN.values()}
     for place, path, value, _ in BROKEN.values():
@@ -247,7 +247,7 @@ def broken(board, tmp_path_factory):
 
 
 def find(board, place):
-    """Find a panel by row and title."""
+    """Return the panel with this row and title."""
     row = ""
     for entry in board["panels"]:
         row = entry["title"] if entry["type"] == "row" else row
@@ -259,14 +259,14 @@ def find(board, place):
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_reported(broken, name):
-    """The message begins with board, row and panel, and says what is wrong."""
+    """Each fault is reported with dashboard, row, panel and a description."""
     place, _, _, says = BROKEN[name]
     _, lines, _ = broken
     assert [line for line in lines if line.startswith(f"Vitals / Host > {place}{says}")], lines
 
 
 def test_what_is_broken_of_the_board_itself_is_reported(broken):
-    """A variable's setting by its key, an annotation's query by its name."""
+    """Faults in the variables and annotations of a dashboard are reported with their place."""
     code, lines, summary = broken
     assert code == 1
     where = "Vitals / Host: templating.list.1.refresh: "
@@ -278,7 +278,7 @@ def test_what_is_broken_of_the_board_itself_is_reported(broken):
 
 
 def test_a_fault_in_one_version_alone_is_told_apart(broken):
-    """What the newest Grafana has and the least does not is a fault of the least."""
+    """An option that only the newest Grafana has is reported as a fault in the oldest one alone."""
     _, lines, _ = broken
     where = "Vitals / Host > Network > Packets damaged and dropped: options.tooltip"
     (line,) = (line for line in lines if line.startswith(where))
@@ -286,7 +286,7 @@ def test_a_fault_in_one_version_alone_is_told_apart(broken):
 
 
 def test_no_board_has_a_fault():
-    """Of all five, nothing is said but what was judged."""
+    """A check of all five dashboards reports no fault and counts all panels."""
     code, lines, summary = judge(DASHBOARDS)
     assert (code, lines) == (0, [])
     texts = [path.read_text(encoding="utf-8") for path in DASHBOARDS.glob("*.json")]
@@ -296,5 +296,5 @@ def test_no_board_has_a_fault():
 
 
 def test_no_board_is_not_in_order(tmp_path):
-    """A wrong directory does not pass."""
+    """A check of a directory without dashboards fails."""
     assert judge(tmp_path)[0] == 1

@@ -1,4 +1,4 @@
-"""The queries of the boards as Prometheus reads them."""
+"""The dashboards' queries, as Prometheus parses them."""
 
 import json
 import subprocess
@@ -12,19 +12,19 @@ from tests.unit.dashboards.filling import fill_thrice, find_variables
 
 @pytest.mark.parametrize("check", lint.OF_QUERIES, ids=lambda check: check.id)
 def test_queries_are_in_order(view, exclusions, check):
-    """A check of the queries has nothing to say."""
+    """No check of the dashboards' queries reports a fault."""
     assert list(map(str, lint.find(check, view, exclusions))) == []
 
 
 def test_there_are_queries_of_all_kinds(view):
-    """No check passes because it has nothing to look at."""
+    """The dashboards have many queries of each kind, so that the checks have something to check."""
     asked = [question.kind for _, question in queries.list_questions(view)]
     assert min(asked.count(kind) for kind in ("variable", "annotation", "target")) > 10
     assert asked.count("target") > 100
 
 
 def test_promtool_takes_every_query(promtool, view, tmp_path):
-    """The oldest Prometheus that boards are for parses all, with one value, several and all."""
+    """`promtool` parses every query with one, several and all values of its variables."""
     asked = [(board, one) for board, one in queries.list_questions(view) if one.expr]
     texts = {text: str(one.place) for board, one in asked for text in fill_thrice(one.expr, board)}
     rules = [
@@ -42,7 +42,7 @@ def test_promtool_takes_every_query(promtool, view, tmp_path):
 
 @pytest.fixture
 def board():
-    """Return a board with a variable of several values and one of one."""
+    """Return a dashboard with a variable of several values and a variable of one value."""
     variables = [
         {"name": "job", "type": "query", "multi": True, "includeAll": True, "allValue": ".+"},
         {"name": "instance", "type": "query"},
@@ -65,12 +65,12 @@ def board():
     ],
 )  # fmt: skip
 def test_variables_are_filled_in_as_grafana_does_it(board, text, filled):
-    """With one value for each, with several, and with all."""
+    """A query is filled in with one value, several values and all values of its variables."""
     assert fill_thrice(text, board) == filled
 
 
 def test_groups_of_a_pattern_are_no_variables():
-    """What `label_replace` fills in is not Grafana's."""
+    """The `$1` of `label_replace` is not a variable of Grafana."""
     assert find_variables('label_replace(a{b="$job"}, "c", "$1", "d", "${run:regex}")') == {
         "job",
         "run",

@@ -1,4 +1,4 @@
-"""The table of alerts on the board of a run: its own first, and of accelerators only those it holds."""
+"""The table of alerts on the run dashboard: of the run, its machines and its accelerators."""
 
 import json
 
@@ -40,7 +40,7 @@ SHOWN = {
 
 
 def write_series(held: str):
-    """Write a run on a machine of two accelerators, whose rank reports those that it holds."""
+    """Yield the series of firing alerts and of a run on a machine with two accelerators."""
     yield f"training_run_info{{{RUN}}}"
     yield f'training_rank_info{{{RUN},rank="0",gpu_uuid="{held}"}}'
     if held:
@@ -58,7 +58,7 @@ def write_series(held: str):
     ids=["known", "unknown"],
 )
 def test_alerts_are_those_of_the_run_and_what_it_holds(promtool, tmp_path, held, shown):
-    """Those of every accelerator only where the run does not report its own."""
+    """Alerts of all accelerators are shown only if the run does not report its own ones."""
     choices = {"job": EVERYTHING, "instance": EVERYTHING, "run": Choice(("bert",))}
     look = Look(end=240, seconds=3600, choices=choices)
     expected = [{"labels": SHOWN[name], "value": 239} for name in shown]
@@ -73,6 +73,6 @@ def test_alerts_are_those_of_the_run_and_what_it_holds(promtool, tmp_path, held,
 
 
 def test_the_run_comes_first():
-    """The board sorts by what an alert is about, then by severity, then by time."""
+    """The table is sorted by the subject of the alerts, then by severity, then by time."""
     order = [(one["displayName"], one["desc"]) for one in TABLE.options["sortBy"]]
     assert order == [("About", False), ("Severity", False), ("For", False)]

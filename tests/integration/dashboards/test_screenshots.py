@@ -1,4 +1,4 @@
-"""`make pictures` takes its pictures with a real browser; a page stands in for Grafana."""
+"""`make pictures`, with a real browser and a simple page in place of Grafana."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pictures(tmp_path, monkeypatch):
 
 @pytest.fixture
 def grafana(monkeypatch):
-    """Serve a page for every board but the last, and return what is asked for."""
+    """Serve a page for every dashboard except `trainvitals-missing`, and yield the requests."""
     asked = []
 
     class Boards(BaseHTTPRequestHandler):
@@ -44,7 +44,7 @@ def grafana(monkeypatch):
             self.end_headers()
 
         def log_message(self, *_):
-            """Write nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Boards) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -56,7 +56,7 @@ def grafana(monkeypatch):
 def test_each_board_is_taken_after_a_login_with_alerts_switched_off(
     pictures, grafana, monkeypatch, tmp_path
 ):
-    """Five PNG files are written, of the machines that show most."""
+    """`make pictures` logs in, switches alerts off, and writes PNG files of five dashboards."""
     monkeypatch.setenv("GRAFANA_USER", "admin")
     monkeypatch.setenv("GRAFANA_PASSWORD", "secret")
     assert pictures.main() == 0
@@ -70,7 +70,7 @@ def test_each_board_is_taken_after_a_login_with_alerts_switched_off(
 
 
 def test_a_board_that_is_missing_leaves_every_picture(pictures, grafana, monkeypatch, tmp_path):
-    """No file is written before all pictures are taken."""
+    """If a dashboard is missing, no picture is written."""
     monkeypatch.setattr(pictures, "BOARDS", {"fleet": {}, "missing": {}})
     assert pictures.main() == 2
     assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,8 @@
-"""What the board of a run says of made-up runs: their state, and what they lose time to.
+"""The states and verdicts that the run dashboard shows for made-up runs.
 
-The runs are in `verdict_cases.yml`. promtool evaluates the rules that record states and verdicts on
-them, and asks the queries of the panels, filled in as Grafana does it, and the conditions of the
-alerts that tell of the same.
+The runs are in `verdict_cases.yml`. For each run, promtool evaluates the rules that record states
+and verdicts, the queries of the panels, filled in as by Grafana, and the conditions of the alerts
+that report the same.
 """
 
 import json
@@ -41,7 +41,7 @@ ALERTS = (
     *("AcceleratorThermalThrottling", "AcceleratorPowerBrake"),
     *("GPULowUtilization", "HPULowUtilization"),
 )
-# What else is recorded is given: a case says what it is.
+# The tested recording rules; the results of all others are given by the cases.
 RECORDED = (
     *("run:rank_death:timestamp_seconds", "run:rank_state:number", "run:training_state:number"),
     *("run:accelerator_held:bool", "accelerator:verdict:number", "run:training_verdict:number"),
@@ -51,11 +51,11 @@ NOTHING = "nothing"
 NUMBERS = {state.text: state.number for state in (*STATES, *VERDICTS)}
 TEXTS = {number: text for text, number in NUMBERS.items()}
 
-# Of the first test, for which promtool works: a minute on two idle cores, with version 3.
+# promtool runs in the first test: for a minute on two idle cores, with version 3.
 pytestmark = pytest.mark.timeout(1800)
 
 _EVERYTHING = Choice((), is_multiple=True, all_value=".+")
-_HOLDS = 100  # the number of no state
+_HOLDS = 100  # a number that no state has
 _STEP_SECONDS = 60.0
 _SHORT = re.compile(r"@(?:(?P<host>[ab])\.)?(?P<what>host|run|rank|gpu|hpu)(?P<number>\d*)")
 _THRESHOLD = re.compile(r"scalar\(threshold:([\w:]+)\)")
@@ -68,7 +68,7 @@ _COMPLAINT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A made-up run, and what is to be said of it; `verdict_cases.yml` describes the members."""
+    """A made-up run and its expected results; `verdict_cases.yml` describes the members."""
 
     name: str
     given: Mapping[str, str]
@@ -90,10 +90,10 @@ class Question:
     """A query about a case.
 
     Attributes:
-        about: What it asks for.
-        expr: The query, written out.
-        at: The moment, as `60m`.
-        expected: The values that it must give, by labels.
+        about: A description of the query.
+        expr: The query, with its variables filled in.
+        at: The evaluation time, such as `60m`.
+        expected: The expected values, by labels.
     """
 
     about: str
@@ -114,7 +114,7 @@ MISTAKEN = replace(CASES[0], name="mistaken", state="died", alerts=["TrainingRun
 
 @pytest.fixture(scope="module")
 def complaints(promtool, tmp_path_factory):
-    """Return what promtool finds to be otherwise than expected, by the name of the case."""
+    """Return the differences that promtool reports, by the name of the case."""
     found = {}
     for every in {case.every for case in CASES}:
         cases = [case for case in (*CASES, MISTAKEN) if case.every == every]
@@ -125,7 +125,7 @@ def complaints(promtool, tmp_path_factory):
 
 
 def judge(cases: Sequence[Case], every: str, promtool: Path, directory: Path):
-    """Return what promtool finds to be otherwise than expected of cases that are scraped alike."""
+    """Return the differences that promtool reports for cases with the same scrape interval."""
     questions = [list(ask(case)) for case in cases]
     path = directory / "verdict.yml"
     document = {
@@ -147,7 +147,7 @@ def judge(cases: Sequence[Case], every: str, promtool: Path, directory: Path):
 
 
 def write_rules() -> str:
-    """Write the rules that record states and verdicts, and the thresholds that they compare with."""
+    """Return the rules that record states and verdicts, and their thresholds, as JSON."""
     book = read_rulebook()
     groups = {
         "thresholds": [rule.describe() for rule in book.thresholds],
@@ -170,12 +170,12 @@ def write_rules() -> str:
     ],
 )
 def test_the_board_says_what_is_so(complaints, case):
-    """State, verdict and ranks in trouble are right, and alerts are true where they say so."""
+    """A case has the expected state, verdict, ranks in trouble and alerts."""
     assert complaints[case.name] == []
 
 
 def test_what_is_not_so_is_noticed(complaints):
-    """The board is not right whatever is expected, and what it says is told by its text."""
+    """A case with wrong expectations fails, and the differences have the texts of the states."""
     assert complaints[MISTAKEN.name] == [
         "state at 60m: died expected, training found",
         "alerts at 60m: TrainingRunLost expected, nothing found",
@@ -184,38 +184,38 @@ def test_what_is_not_so_is_noticed(complaints):
 
 
 def test_cases_have_different_names():
-    """No two have the same."""
+    """No two cases have the same name."""
     assert len({case.name for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize(("member", "states"), [("state", STATES), ("verdict", VERDICTS)])
 def test_everything_that_the_board_can_say_is_said(member, states):
-    """There is a case for each state and for each verdict, and one for silence."""
+    """Some case has each state, each verdict, and no result at all."""
     said = {getattr(case, member) for case in CASES}
     assert said == {*(state.text for state in states), NOTHING}
 
 
 def test_no_two_states_have_one_number():
-    """What is recorded has one meaning."""
+    """No two states or verdicts have the same number."""
     states = {*STATES, *VERDICTS}
     assert len({state.number for state in states}) == len(states)
 
 
 def test_the_rules_give_the_numbers_of_states_and_no_others():
-    """Every state that is recorded has a name, and every name but one is recorded."""
+    """The rules record the numbers of all states and verdicts, and no other numbers."""
     expressions = "\n".join(rule.expr for rule in read_rulebook().records if rule.name in NUMBERED)
     found = {int(number) for number in re.findall(r"(?<![\w.:\"{,])(\d+) (?:\*|\+)", expressions)}
-    # The lowest states are 1 for being true, and 0 where nothing is recorded.
+    # The two lowest states are 1, which a true condition gives, and 0, if nothing is recorded.
     assert found - {0} == set(TEXTS) - {NOT_SEEN.number, OBSERVED.number}
 
 
 def test_every_alert_is_true_of_some_run():
-    """No condition of an alert is asked in vain."""
+    """The condition of every alert holds for at least one case."""
     assert {alert for case in CASES for alert in case.alerts} == set(ALERTS)
 
 
 def test_a_rank_may_hold_eight_accelerators(promtool, tmp_path):
-    """Each of a rank's list is the run's."""
+    """All eight accelerators that a rank reports are recorded as held by the run."""
     uuids = [f"GPU-{number}" for number in range(9)]
     held = {"@rank0": ",".join(uuids[:-1]), "@rank1": uuids[-1]}
     series = [
@@ -244,7 +244,7 @@ def test_a_rank_may_hold_eight_accelerators(promtool, tmp_path):
 
 
 def ask(case: Case) -> Iterator[Question]:
-    """Ask what the panels of the first row ask, at the end of the range and in the band before."""
+    """Yield the queries of the first row's panels, at the end of the range and at earlier times."""
     in_trouble = f"max by (instance, rank) ({recall_trouble('$__range')} or {tell_slow()})"
     for about, expr, expected in (
         ("state", fill(recall_state("$__range")), expect(case.state)),
@@ -258,31 +258,31 @@ def ask(case: Case) -> Iterator[Question]:
         for about, expr, text in zip(
             ("state", "verdict"), (tell_state(), tell_verdict()), texts, strict=True
         ):
-            # promtool asks at a moment, whose end is the moment itself and not that of the range.
+            # promtool evaluates at a single time, which is then `end()`, not the end of the range.
             written = write(fill(expr), case).replace("@ end()", f"@ {read_seconds(case.at):g}")
             yield Question(f"{about} over time, at {moment}", written, moment, expect(text))
 
 
 def expect(text: str) -> Mapping[str, int]:
-    """Return what a query for a state must answer."""
+    """Return the expected result of a query for a state."""
     return {} if text == NOTHING else {"{}": NUMBERS[text]}
 
 
 def expect_ranks(ranks: Mapping[str, str]) -> Mapping[str, int]:
-    """Return what the query for the ranks in trouble must answer."""
+    """Return the expected result of the query for the ranks in trouble."""
     named = {tuple(who.split("/")): NUMBERS[text] for who, text in ranks.items()}
     return {f'{{instance="{host}", rank="{rank}"}}': at for (host, rank), at in named.items()}
 
 
 def expect_alerts(alerts: Sequence[str]) -> Mapping[str, int]:
-    """Return what the query for alerts must answer."""
+    """Return the expected result of the query for alerts."""
     assert set(alerts) <= set(ALERTS)
     return {f'{{alert="{alert}"}}': _HOLDS for alert in alerts}
 
 
 @cache
 def ask_for_alerts() -> str:
-    """Write a query for the alerts whose condition holds, of all runs and machines."""
+    """Return a query for the alerts whose condition holds, of all runs and machines."""
     conditions = {rule.name: rule.expr for rule in read_rulebook().alerts if rule.name in ALERTS}
     assert set(conditions) == set(ALERTS)
     return "\nor ".join(
@@ -296,7 +296,7 @@ def _fill_thresholds(expr: str) -> str:
 
 
 def write(expr: str, case: Case) -> str:
-    """Fill in the variables of a query."""
+    """Return a query with its variables filled in."""
     chosen = Choice(tuple(case.hosts), is_multiple=True) if case.hosts else _EVERYTHING
     seconds = read_seconds(case.range)
     look = Look(
@@ -314,12 +314,12 @@ def write(expr: str, case: Case) -> str:
 
 
 def read_seconds(text: str) -> float:
-    """Read a duration such as `10m15s`."""
+    """Return the seconds of a duration such as `10m15s`."""
     return parse_duration(text).total_seconds()
 
 
 def write_test(number: int, case: Case, questions: list[Question]) -> Mapping[str, object]:
-    """Write a case as promtool takes it; a comment in each query says whose it is."""
+    """Return a case as a test of promtool; the comment of a query identifies case and question."""
     return {
         "name": case.name,
         "interval": case.every,
@@ -342,7 +342,7 @@ def write_test(number: int, case: Case, questions: list[Question]) -> Mapping[st
 
 
 def write_labels(series: str, run: str) -> str:
-    """Write the short names of labels out."""
+    """Return a series with its short names replaced by labels."""
 
     def write(found: re.Match[str]) -> str:
         what, number = found["what"], found["number"]
@@ -359,7 +359,7 @@ def write_labels(series: str, run: str) -> str:
 
 
 def describe(says: str) -> str:
-    """Return what promtool prints with the texts of states in place of their numbers."""
+    """Return promtool's message with the texts of states in place of their numbers."""
     found = re.search(r"exp: (.*?)\n\s+got: (.*)", says, re.DOTALL)
     if found is None:
         return says.strip()

@@ -1,4 +1,4 @@
-"""The timer, its service and the lines of cron that have reports made."""
+"""The timer and service of systemd and the lines of cron that make reports."""
 
 import os
 import re
@@ -19,7 +19,7 @@ FLAGS = "--date=yesterday --send --price=0.3 --currency=EUR"
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """Return a program that records its calls and fails on request, and a `date`."""
+    """Return a stand-in for the program that records its calls, beside a stand-in for `date`."""
     program, date = tmp_path / "trainvitals", tmp_path / "date"
     program.write_text('#!/bin/sh\necho "$*" >> "$CALLS"\n[ "$2" != "$FAILS" ] || exit 1\n')
     date.write_text("#!/bin/sh\necho $WEEKDAY\n")
@@ -29,7 +29,7 @@ def stand_in(tmp_path):
 
 
 def run(command, stand_in, *, weekday="3", fails=""):
-    """Run a command with the program's place taken; give its code and the calls."""
+    """Run a command with the stand-in for the program, and return its exit code and the calls."""
     calls = stand_in.parent / "calls"
     calls.unlink(missing_ok=True)
     environ = {
@@ -45,7 +45,7 @@ def run(command, stand_in, *, weekday="3", fails=""):
 
 
 def read_script():
-    """Return the command line of the service, as the shell reads it."""
+    """Return the command line that the service passes to the shell."""
     unit = (UNITS / SERVICE).read_text(encoding="utf-8").replace("\\\n", "")
     (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
     shell, flag, script = shlex.split(line)
@@ -54,7 +54,7 @@ def read_script():
 
 
 def test_each_day_has_its_report_and_monday_that_of_the_week(stand_in):
-    """On Wednesday one report is made, on Monday two, with the flags of the machine."""
+    """On Wednesday a daily report is made, on Monday also a weekly one, with REPORT_FLAGS."""
     assert run(read_script(), stand_in) == (0, [f"report daily {FLAGS}"])
     both = [f"report daily {FLAGS}", f"report weekly {FLAGS}"]
     assert run(read_script(), stand_in, weekday="1") == (0, both)
@@ -62,15 +62,15 @@ def test_each_day_has_its_report_and_monday_that_of_the_week(stand_in):
 
 @pytest.mark.parametrize("kind", ["daily", "weekly"])
 def test_a_report_that_fails_does_not_keep_the_other_back(stand_in, kind):
-    """Both are tried on Monday, and systemd hears of the failure."""
+    """If one of Monday's reports fails, the other is made, too, and the service fails."""
     code, calls = run(read_script(), stand_in, weekday="1", fails=kind)
     assert code == 1
     assert len(calls) == 2
 
 
 def test_cron_has_a_line_for_each(stand_in):
-    """Cron reads fields, a user and a command, in which no sign of its own is left."""
-    assert "." not in CRON.name  # cron would pass it over
+    """Each line of cron has valid fields, a user, and a command without `%`, special in cron."""
+    assert "." not in CRON.name  # cron ignores files with a dot in their name
     text = CRON.read_text(encoding="utf-8")
     assert text.endswith("\n")
     lines = [line for line in text.splitlines() if re.match(r"[0-9*]", line)]
@@ -85,7 +85,7 @@ def test_cron_has_a_line_for_each(stand_in):
 
 
 def test_systemd_understands_the_units(tmp_path):
-    """`systemd-analyze verify` has nothing to say about them."""
+    """`systemd-analyze verify` reports nothing about the units."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("there is no systemd-analyze: apt-get install systemd")
@@ -102,7 +102,7 @@ def test_systemd_understands_the_units(tmp_path):
 
 
 def test_the_service_may_do_nothing_but_talk():
-    """It has no capability, sees no device and no home, and writes nothing."""
+    """The service has no capabilities, no access to devices or homes, and a read-only system."""
     unit = (UNITS / SERVICE).read_text(encoding="utf-8")
     settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
     assert settings["CapabilityBoundingSet"] == ""
@@ -112,7 +112,7 @@ def test_the_service_may_do_nothing_but_talk():
 
 
 def test_the_timer_makes_up_for_what_was_missed():
-    """It runs each morning, also after a night without power."""
+    """The timer runs every morning, or later if the machine was off."""
     timer = (UNITS / TIMER).read_text(encoding="utf-8")
     assert "OnCalendar=*-*-* 06:15:00" in timer
     assert "Persistent=yes" in timer

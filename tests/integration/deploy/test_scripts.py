@@ -1,4 +1,4 @@
-"""The files of `scripts/`: each calls a command, with whatever it is given."""
+"""The files of `scripts/`, each of which calls a command with its own arguments."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SCRIPTS = ROOT / "scripts"
 
 @pytest.fixture
 def call(tmp_path):
-    """Run a script in an empty home, as a person would; give what came of it."""
+    """Return a function that runs a script in an empty home directory and returns its output."""
 
     def call(name, *arguments, expect=(0,), environ=None):
         program = sys.executable if name.endswith(".py") else "bash"
@@ -49,19 +49,19 @@ def call(tmp_path):
 
 
 def test_the_dashboard(call):
-    """It draws the machine."""
+    """`runner-dashboard.sh` draws a screen that has the CPU."""
     assert "cpu" in call("runner-dashboard.sh", "--local", "--once").lower()
 
 
 def test_the_monitor(call, tmp_path):
-    """It writes below ~/runner-monitoring, where it always did."""
+    """`monitor-runner.sh` writes a file in `~/runner-monitoring`."""
     call("monitor-runner.sh", "--once", "--containers.engine=none")
     (path,) = (tmp_path / "runner-monitoring").iterdir()
     assert "\nmemory     " in path.read_text()
 
 
 def test_the_diagnosis(call, tmp_path):
-    """It explains the death that a folder of evidence tells of."""
+    """`diagnose-container-death.sh` explains a death from a folder of evidence."""
     case = unpack_death("oom-cgroup", tmp_path)
     document = json.loads(
         call("diagnose-container-death.sh", "--evidence", case, "--json", expect={1})
@@ -70,7 +70,7 @@ def test_the_diagnosis(call, tmp_path):
 
 
 def test_the_settings_of_docker(call, tmp_path):
-    """It writes them."""
+    """`setup-docker-logging.sh` writes Docker's settings."""
     path = tmp_path / "daemon.json"
     path.write_text("{}")
     call("setup-docker-logging.sh", "--file", path, "--engine", "none")
@@ -78,13 +78,13 @@ def test_the_settings_of_docker(call, tmp_path):
 
 
 def test_the_health_of_the_infrastructure(call):
-    """It speaks of disks and network, whatever it finds."""
+    """`infrastructure_health.sh` prints its checks, whatever their results are."""
     document = json.loads(call("infrastructure_health.sh", "--json", expect={0, 1}))
     assert document["checks"]
 
 
 def test_the_health_shows_memory_and_temperature_of_cards(call, tmp_path):
-    """What `hl-smi | grep -E "(Device|Memory|Temperature)"` was for."""
+    """`infrastructure_health.sh` prints the memory and temperature of each Gaudi card."""
     with FakeMachine(tmp_path, gpus=0, hpus=2) as machine:
         machine.hpu(1).temperature = 77
         out = call("infrastructure_health.sh", expect={0, 1}, environ=machine.environment())
@@ -95,7 +95,7 @@ def test_the_health_shows_memory_and_temperature_of_cards(call, tmp_path):
 
 
 def test_the_plot(call, tmp_path):
-    """Without a name it draws the first epoch, beside where it is called."""
+    """`plot_resources.py` without a name plots the first epoch into the working directory."""
     logs = tmp_path / "resource_logs"
     logs.mkdir()
     piece = CsvFormat().write(WHOLE)
@@ -106,7 +106,7 @@ def test_the_plot(call, tmp_path):
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.sh")), ids=lambda path: path.name)
 def test_a_script_is_a_call(path):
-    """A few lines, of which the last is the call, and it can be executed."""
+    """Each shell script is executable, has four lines, and ends with a call of `trainvitals`."""
     lines = path.read_text().splitlines()
     assert len(lines) == 4
     assert lines[-1].startswith("exec trainvitals ")
@@ -115,7 +115,7 @@ def test_a_script_is_a_call(path):
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.iterdir()), ids=lambda path: path.name)
 def test_without_the_program_it_says_what_to_do(path, tmp_path):
-    """In a checkout where nothing was installed yet."""
+    """In a checkout without an installation, a script fails and says to use `pip install`."""
     there = tmp_path / "checkout/scripts"
     there.mkdir(parents=True)
     script = shutil.copy(path, there)

@@ -1,7 +1,7 @@
-"""The units for systemd and what installs them.
+"""The units for systemd and the script that installs them.
 
-The real programs of systemd judge the units where they are installed; what installs them runs
-against stand-ins that write down how they were called.
+The real programs of systemd check the units if they are installed. The script runs with stand-ins
+that record their calls.
 """
 
 import os
@@ -36,7 +36,7 @@ esac""",
 
 @pytest.fixture
 def machine(tmp_path):
-    """A root directory with systemd, and an environment with the program and the stand-ins."""
+    """A directory with a root that has systemd and the program, and with the stand-ins."""
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name, script in STAND_INS.items():
@@ -54,7 +54,7 @@ def machine(tmp_path):
 
 
 def run(machine, what="install", **environ):
-    """Run it; give code, what it said, and what it called."""
+    """Run the script, and return its exit code, its output and the recorded calls."""
     log = machine / "calls"
     log.unlink(missing_ok=True)
     answer = subprocess.run(
@@ -77,13 +77,13 @@ def run(machine, what="install", **environ):
 
 
 def units_of(machine):
-    """List the units that are in place."""
+    """Return the names of the installed units."""
     folder = machine / "root/etc/systemd/system"
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_the_exporter_is_installed_and_started(machine):
-    """The unit is in place, systemd has read it, it is enabled and runs; all of that is said."""
+    """`install` installs the package and the unit, enables and starts the service, and says so."""
     code, said, calls = run(machine)
     locks = " ".join(f"--requirement {ROOT}/requirements{each}.lock" for each in ("", "-build"))
     offline = "--no-deps --no-build-isolation --no-index"
@@ -105,7 +105,7 @@ def test_the_exporter_is_installed_and_started(machine):
 
 
 def test_a_second_time_changes_nothing(machine):
-    """Nothing new needs no reload, and settings that somebody changed stay."""
+    """A second `install` does not reload systemd, and keeps settings that were changed."""
     run(machine)
     settings = machine / "root/etc/default/trainvitals"
     settings.write_text("SERVE_FLAGS=--log.level=debug\n", encoding="utf-8")
@@ -117,7 +117,7 @@ def test_a_second_time_changes_nothing(machine):
 
 
 def test_the_recorder_comes_when_it_is_asked_for(machine):
-    """With RECORDER=1 both are installed, and go on being installed and removed together."""
+    """With `RECORDER=1`, both units are installed, and `uninstall` removes both."""
     run(machine, RECORDER="1")
     assert units_of(machine) == sorted(BOTH)
     code, said, calls = run(machine, "uninstall")
@@ -130,7 +130,7 @@ def test_the_recorder_comes_when_it_is_asked_for(machine):
 
 
 def test_the_journal_of_the_recorder_is_found_by_its_name(machine):
-    """`journalctl -u` follows no alias: runner-monitor.service itself is in place and started."""
+    """`runner-monitor.service` is a unit, not an alias, as `journalctl -u` follows no aliases."""
     _, _, calls = run(machine, RECORDER="1")
     assert "systemctl restart runner-monitor.service" in calls
     unit = machine / "root/etc/systemd/system/runner-monitor.service"
@@ -141,7 +141,7 @@ def test_the_journal_of_the_recorder_is_found_by_its_name(machine):
 
 @pytest.mark.parametrize("what", ["install", "uninstall"])
 def test_containers_with_gpus_are_not_cut_off_unasked(machine, what):
-    """Where systemd would have to read its units again, nothing is done without CONFIRM=1."""
+    """Without `CONFIRM=1`, no unit is installed or removed while containers use GPUs."""
     if what == "uninstall":
         run(machine)
     before = units_of(machine)
@@ -168,14 +168,14 @@ def test_containers_with_gpus_are_not_cut_off_unasked(machine, what):
     ],
 )
 def test_what_is_wrong_is_said(machine, environ, words):
-    """It ends with 2 and says what to do."""
+    """If the installation is impossible or fails, the script exits with 2 and prints the reason."""
     code, said, _ = run(machine, **environ)
     assert code == 2
     assert words in said
 
 
 def test_another_place_for_the_program(machine):
-    """With PREFIX the units start the program there."""
+    """With `PREFIX`, the unit starts the program in that directory."""
     shutil.move(machine / "root/opt/trainvitals", machine / "root/opt/other")
     assert run(machine, PREFIX="/opt/other")[0] == 0
     unit = (machine / "root/etc/systemd/system/trainvitals.service").read_text(encoding="utf-8")
@@ -185,7 +185,7 @@ def test_another_place_for_the_program(machine):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_systemd_understands_the_units(tmp_path, name):
-    """`systemd-analyze verify` has nothing to say about them."""
+    """`systemd-analyze verify` reports nothing about a unit."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("there is no systemd-analyze: apt-get install systemd")
@@ -204,7 +204,7 @@ def test_systemd_understands_the_units(tmp_path, name):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_the_units_are_hardened(name):
-    """No new privileges, nothing of the system to be written, one capability, no group of Docker's."""
+    """The units have no new privileges, a read-only system, and only one capability."""
     unit = (UNITS / name).read_text(encoding="utf-8")
     settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
     assert settings["NoNewPrivileges"] == "yes"
@@ -213,6 +213,6 @@ def test_the_units_are_hardened(name):
     assert settings["AmbientCapabilities"] == "CAP_SYSLOG"
     assert settings["User"] == "trainvitals"
     assert "docker" not in settings.get("SupplementaryGroups", "")
-    # What these would hide is what is to be read.
+    # These settings would hide files that the exporter reads.
     assert not {"PrivateDevices", "PrivateTmp", "ProtectProc", "ProtectKernelLogs"} & set(settings)
     assert "ExecStart=/opt/trainvitals/bin/trainvitals" in unit

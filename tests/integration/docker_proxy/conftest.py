@@ -1,4 +1,4 @@
-"""A real HAProxy with the committed configuration, before an engine's socket."""
+"""A real HAProxy with the committed configuration, in front of an engine's socket."""
 
 import os
 import re
@@ -20,13 +20,13 @@ from trainvitals.stack.apt import _DEPENDS, Apt, run_tool
 from trainvitals.stack.programs import find_free_ports
 
 CONFIGURATION = Path(__file__).parents[3] / "deploy/docker-proxy/haproxy.cfg"
-# What HAProxy is linked with and a plain Debian need not have.
+# The libraries of HAProxy that a minimal Debian may not have.
 _LIBRARIES = re.compile(r"^lib(?:lua|opentracing|jemalloc|pcre2)[a-z0-9.+-]*$", re.MULTILINE)
 
 
 @pytest.fixture(scope="session")
 def haproxy():
-    """Return the command of HAProxy: the installed one, else Debian's package, unpacked."""
+    """Return the command of HAProxy, either the installed one or Debian's unpacked package."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
     if installed := shutil.which("haproxy", path=path):
         return (installed,)
@@ -62,10 +62,10 @@ def _fetch():
 
 
 class Engine:
-    """A stand-in for Docker on a Unix socket: it keeps every byte that reaches it.
+    """A stand-in for Docker on a Unix socket, which keeps every byte that it receives.
 
-    It answers `ok`; a followed log and the events stay silent until the test lets them speak; what
-    has `slow` in its query is answered after 15 s.
+    The stand-in responds with `ok`. A followed log and the events send nothing until the test
+    releases `speak`. A request with `slow` in its query gets its response after 15 s.
     """
 
     def __init__(self, path):
@@ -79,7 +79,7 @@ class Engine:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self):
-        """End it, as a daemon that is stopped."""
+        """Close the socket, as a daemon does that is stopped."""
         self.closed.set()
         self._socket.close()
 
@@ -104,7 +104,7 @@ class Engine:
                 self.closed.wait(15)
             body = b"" if said.startswith(b"HEAD") else b"ok"
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + body)
-            # What follows would be a second request.
+            # More bytes would be a second request.
             connection.settimeout(0.2)
             while more := connection.recv(65536):
                 self.heard.append(more)
@@ -123,7 +123,7 @@ class Engine:
 
 @pytest.fixture(scope="module")
 def engine_stand_in(tmp_path_factory):
-    """A stand-in for an engine; its socket is `docker.sock` in its `directory`."""
+    """A stand-in for an engine, whose socket is at `path`."""
     directory = tmp_path_factory.mktemp("engine")
     engine = Engine(directory / "docker.sock")
     engine.path = directory / "docker.sock"
@@ -133,13 +133,13 @@ def engine_stand_in(tmp_path_factory):
 
 @contextmanager
 def run_proxy(haproxy, path, directory, **seconds):
-    """Run HAProxy before this socket and yield its port.
+    """Run HAProxy in front of a socket and yield HAProxy's port.
 
     Args:
-        haproxy: The command.
-        path: The socket.
-        directory: Where its configuration and log go.
-        seconds: Other time-outs than the configured, by the second word of their names.
+        haproxy: The command of HAProxy.
+        path: The path of the socket.
+        directory: The directory for the configuration and the log.
+        seconds: Timeouts that replace configured ones, by the second word of their names.
     """
     port = find_free_ports(1)[0]
     text = CONFIGURATION.read_text(encoding="utf-8")
@@ -174,7 +174,7 @@ def _listens(port):
 def send(port, data):
     """Send bytes and return the whole answer."""
     with socket.create_connection(("127.0.0.1", port), 30) as connection:
-        with suppress(OSError):  # it may have refused before it read all
+        with suppress(OSError):  # the proxy may refuse a request before it has read all of it
             connection.sendall(data)
         answer = b""
         with suppress(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""The proxy before the Docker socket: what it lets through, and everything that it does not."""
+"""The proxy in front of the Docker socket: the requests that it forwards and that it refuses."""
 
 import json
 import re
@@ -32,12 +32,12 @@ ALLOWED = (
     "GET /containers/train/stats?stream=0&one-shot=1",
     "GET /containers/train/logs?stdout=1&stderr=1&tail=500",
     "GET /v1.41/containers/train/logs?since=1760000000.5",
-    # A container may have such a name.
+    # A container may be called `json`.
     "GET /containers/json/json",
 )
 
 REFUSED = (
-    # Methods that write, and others.
+    # Methods that write, and other unsupported methods.
     "POST /containers/json",
     "POST /containers/train/kill",
     "POST /v1.41/containers/create",
@@ -55,7 +55,7 @@ REFUSED = (
     "POST /commit",
     "POST /session",
     "POST /auth",
-    # Paths that read what is not for monitoring.
+    # Paths of data that monitoring does not need.
     "GET /containers/train/export",
     "GET /containers/train/archive?path=/etc/shadow",
     "GET /containers/train/attach/ws",
@@ -76,7 +76,7 @@ REFUSED = (
     "GET /distribution/a/json",
     "GET /",
     "GET /v1.41",
-    # Paths that another program may read as another path.
+    # Paths that another program may interpret as a different path.
     "GET /containers/../containers/json",
     "GET /containers/../info/json",
     "GET /containers/./json",
@@ -98,7 +98,7 @@ REFUSED = (
     "GET /xv1.41/info",
     "GET /infox",
     f"GET /containers/{'a' * 300}/json",
-    # The target is another's.
+    # Targets of another form than a path.
     "GET http://docker-proxy/info",
     "GET http://docker-proxy/containers/json",
     "GET http:///info",
@@ -107,7 +107,7 @@ REFUSED = (
     "CONNECT docker-proxy:2375",
 )
 
-# Whole requests that go beyond a line: what is refused about them is in their headers.
+# Whole requests that are refused for their headers, bodies or form, not only for their target.
 TRICKS = (
     b"GET /info HTTP/1.1\r\n" + HOST + b"Upgrade: tcp\r\nConnection: Upgrade\r\n\r\n",
     b"GET /info HTTP/1.1\r\n" + HOST + b"Connection: keep-alive, Upgrade\r\n\r\n",
@@ -120,7 +120,7 @@ TRICKS = (
     b"GET /info HTTP/1.1\r\n" + HOST + b"X-Method-Override: PUT\r\n\r\n",
     b"GET /info HTTP/1.1\r\n" + HOST + b"X-Original-URL: /images/json\r\n\r\n",
     b"GET /info HTTP/1.1\r\n" + HOST + b"X-Rewrite-URL: /images/json\r\n\r\n",
-    # Another request where a body is expected.
+    # Bodies, which may hide another request.
     b"GET /info HTTP/1.1\r\n"
     + HOST
     + b"Content-Length: 45\r\n\r\nPOST /containers/a/kill HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -145,19 +145,19 @@ TRICKS = (
 
 @pytest.fixture(scope="module")
 def proxy(haproxy, engine_stand_in, tmp_path_factory):
-    """The port of a proxy before the stand-in."""
+    """The port of a proxy in front of the stand-in for an engine."""
     with run_proxy(haproxy, engine_stand_in.path, tmp_path_factory.mktemp("proxy")) as port:
         yield port
 
 
 def ask(port, line):
-    """Send a request of one line and return its status."""
+    """Send a request with this first line, and return the status of the response."""
     answer = send(port, f"{line} HTTP/1.1\r\nHost: docker-proxy\r\n\r\n".encode())
     return int(answer.split(b" ", 2)[1])
 
 
 def test_the_configuration_is_valid_without_a_warning(haproxy):
-    """HAProxy takes the committed file as it is."""
+    """HAProxy accepts the committed configuration file without a warning."""
     said = subprocess.run(
         (*haproxy, "-dW", "-c", "-f", CONFIGURATION), capture_output=True, text=True, check=False
     )
@@ -166,7 +166,7 @@ def test_the_configuration_is_valid_without_a_warning(haproxy):
 
 @pytest.mark.parametrize("line", ALLOWED)
 def test_what_reads_reaches_the_engine(proxy, engine_stand_in, line):
-    """The engine hears the same target, once, on a connection that ends with it."""
+    """The engine receives an allowed request once, with the same target and `Connection: close`."""
     engine_stand_in.heard.clear()
     assert ask(proxy, line) == 200
     (heard,) = engine_stand_in.heard
@@ -176,7 +176,7 @@ def test_what_reads_reaches_the_engine(proxy, engine_stand_in, line):
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_everything_else_is_refused(proxy, engine_stand_in, line):
-    """It gets 403, or 400 where it is no request at all, and the engine hears nothing of it."""
+    """Any other request gets status 403 or 400, and does not reach the engine."""
     engine_stand_in.heard.clear()
     assert ask(proxy, line) in {400, 403}
     assert not engine_stand_in.heard
@@ -184,7 +184,7 @@ def test_everything_else_is_refused(proxy, engine_stand_in, line):
 
 @pytest.mark.parametrize("data", TRICKS)
 def test_tricks_are_refused(proxy, engine_stand_in, data):
-    """No header changes the method, the path or the protocol, and no request hides in another."""
+    """No header changes the method, path or protocol, and no body hides another request."""
     engine_stand_in.heard.clear()
     answer = send(proxy, data)
     assert not answer or answer.split(b" ", 2)[1] in {b"400", b"403", b"405", b"501", b"505"}
@@ -192,7 +192,7 @@ def test_tricks_are_refused(proxy, engine_stand_in, data):
 
 
 def test_a_second_request_on_a_connection_is_not_heard(proxy, engine_stand_in):
-    """What follows an allowed request on the same connection does not reach the engine."""
+    """A second request that follows an allowed one on its connection does not reach the engine."""
     engine_stand_in.heard.clear()
     line = b" HTTP/1.1\r\nHost: docker-proxy\r\n\r\n"
     answer = send(proxy, b"GET /info" + line + b"POST /containers/create" + line)
@@ -210,7 +210,7 @@ def test_a_second_request_on_a_connection_is_not_heard(proxy, engine_stand_in):
     ],
 )
 def test_what_is_written_loosely_is_written_anew(proxy, engine_stand_in, line, header):
-    """The engine hears the request that was checked, in one form, and no header in another's fold."""
+    """The engine receives a loosely written request in its normal form, without folded headers."""
     engine_stand_in.heard.clear()
     assert b" 200 " in send(proxy, line + b"\r\n" + HOST + header + b"\r\n")
     (heard,) = engine_stand_in.heard
@@ -219,7 +219,7 @@ def test_what_is_written_loosely_is_written_anew(proxy, engine_stand_in, line, h
 
 
 def test_a_refusal_has_a_reason(proxy):
-    """It has the form of Docker's own errors, which clients show."""
+    """A refusal has the form of Docker's own errors, so that clients show its message."""
     answer = send(proxy, b"POST /containers/create HTTP/1.1\r\nHost: a\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 403 ")
@@ -229,7 +229,7 @@ def test_a_refusal_has_a_reason(proxy):
 
 
 def test_only_what_was_refused_is_logged(haproxy, engine_stand_in, tmp_path):
-    """A line for each with its method and target; an answer that came leaves none."""
+    """A refused request is logged with its method and target, and an answered one is not logged."""
     with run_proxy(haproxy, engine_stand_in.path, tmp_path) as port:
         assert ask(port, "GET /info") == 200
         assert ask(port, "DELETE /containers/train") == 403
@@ -240,7 +240,7 @@ def test_only_what_was_refused_is_logged(haproxy, engine_stand_in, tmp_path):
 
 @pytest.mark.parametrize("target", ["/events", "/v1.41/containers/a/logs?follow=1&stdout=1"])
 def test_a_silent_stream_is_not_cut(haproxy, engine_stand_in, tmp_path, target):
-    """Nothing comes for longer than all other time-outs, and then what comes arrives."""
+    """A stream without data for longer than all other timeouts stays open for later data."""
     short = {"client": 1, "server": 1}
     engine_stand_in.ended.clear()
     with run_proxy(haproxy, engine_stand_in.path, tmp_path, **short) as port:
@@ -251,12 +251,12 @@ def test_a_silent_stream_is_not_cut(haproxy, engine_stand_in, tmp_path, target):
             engine_stand_in.speak.release()
             assert b"word\n" in connection.recv(65536)
             assert not engine_stand_in.ended.is_set()
-        # Whoever leaves takes the engine's connection along, though nothing is written.
+        # If the client closes its connection, the engine's connection ends, even without data.
         assert engine_stand_in.ended.wait(30)
 
 
 def test_an_engine_that_hangs_holds_no_connection(haproxy, engine_stand_in, tmp_path):
-    """What has an end must come in time: otherwise it is 504, and its connection is given up."""
+    """If the engine does not respond in time, the proxy responds with 504."""
     with run_proxy(haproxy, engine_stand_in.path, tmp_path, client=1, server=1) as port:
         began = time.monotonic()
         assert ask(port, "GET /info?slow") == 504
@@ -264,13 +264,13 @@ def test_an_engine_that_hangs_holds_no_connection(haproxy, engine_stand_in, tmp_
 
 
 def test_without_an_engine_it_is_unavailable(haproxy, tmp_path):
-    """It answers 503 at once, which its health check takes for a socket that is gone."""
+    """Without an engine, the proxy responds with 503, which its health check detects."""
     with run_proxy(haproxy, tmp_path / "gone.sock", tmp_path) as port:
         assert ask(port, "GET /_ping") == 503
 
 
 def test_a_slow_request_is_ended(haproxy, engine_stand_in, tmp_path):
-    """Whoever does not finish a request does not hold a connection for ever."""
+    """A client that does not complete its request in time gets status 408."""
     text = CONFIGURATION.read_text(encoding="utf-8")
     assert re.search(r"^    timeout http-request 5s$", text, re.MULTILINE)
     with (
@@ -282,7 +282,7 @@ def test_a_slow_request_is_ended(haproxy, engine_stand_in, tmp_path):
 
 
 def test_the_exporters_client_gets_through_to_a_real_engine(haproxy, engine, tmp_path):
-    """What it asks for is answered by Docker itself; what it does not ask for is refused."""
+    """A real engine answers the requests of the exporter's client, and the proxy refuses others."""
     host = engine.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     assert host.startswith("unix://")
     with run_proxy(haproxy, host.removeprefix("unix://"), tmp_path) as port:

@@ -10,7 +10,7 @@ from trainvitals.doctor.torchwheel import find_torch
 
 
 def test_this_pythons_own_torch_is_read_as_its_metadata_has_it():
-    """The wheel that is installed beside the tests."""
+    """`find_torch` returns the version of the installed PyTorch, and whether it has CUDA."""
     version = metadata.version("torch")
     found = find_torch(tuple(Path(path) for path in sys.path if path))
     # PyPI's metadata has no local label; the file of the CUDA build has one (2.13.0+cu130).

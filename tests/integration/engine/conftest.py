@@ -36,12 +36,12 @@ for name in sys.argv[1:]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What `trainvitals diagnose --json` said.
+    """The result of `trainvitals diagnose --json`.
 
     Attributes:
-        code: Its exit code.
-        out: What it wrote.
-        err: What it complained of.
+        code: The exit code.
+        out: The text on standard output.
+        err: The text on standard error.
     """
 
     code: int
@@ -53,7 +53,7 @@ class Answer:
         """The diagnosis.
 
         Raises:
-            AssertionError: It could not tell.
+            AssertionError: The command failed.
         """
         assert self.code in {0, 1}, self.err
         assert not self.err, self.err
@@ -63,10 +63,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where `trainvitals` is run beside an engine.
+    """A place to run `trainvitals` beside an engine.
 
     Attributes:
-        environment: What it gets.
+        environment: The environment variables of `trainvitals`.
     """
 
     environment: dict[str, str]
@@ -75,13 +75,13 @@ class Terminal:
         """Return the output of `trainvitals diagnose WORDS --json`.
 
         Raises:
-            AssertionError: It could not tell.
+            AssertionError: The command failed.
         """
         said = self.run("diagnose", *words, "--json")
         return Answer(said.returncode, said.stdout, said.stderr).told
 
     def diagnose_each(self, names: Sequence[str]) -> dict[str, Answer]:
-        """Return the output of the command for each, with one start of Python for all."""
+        """Return the result of `trainvitals diagnose` for each name, from one Python process."""
         if not names:
             return {}
         said = subprocess.run(
@@ -97,7 +97,7 @@ class Terminal:
         return {name: Answer(code, out, err) for name, code, out, err in rows}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `trainvitals` with these words."""
+        """Run `trainvitals` with these arguments."""
         return subprocess.run(
             (sys.executable, "-m", "trainvitals", *words),
             env=self.environment,
@@ -129,7 +129,7 @@ def _name_places(directory: Path, address: str) -> dict[str, str]:
 
 
 def start_watch(directory: Path, address: str, *arguments: str) -> Watch:
-    """Start an exporter that watches the engine of an address, and give it with a terminal."""
+    """Return an exporter that watches the engine at an address, and a terminal beside it."""
     environment = _name_places(directory, address)
     journal = environment["TRAINVITALS_JOURNAL_DIR"]
     flags = (f"--containers.engine={address}", f"--containers.journal={journal}", *arguments)
@@ -138,13 +138,13 @@ def start_watch(directory: Path, address: str, *arguments: str) -> Watch:
 
 @pytest.fixture
 def terminal(engine: dict[str, str], tmp_path: Path) -> Terminal:
-    """Return a terminal beside the machine's own engine, where no exporter has watched."""
+    """Return a terminal beside the machine's own engine, without an exporter."""
     return Terminal(_name_places(tmp_path, engine.get("DOCKER_HOST", SOCKET)))
 
 
 @pytest.fixture
 def watch(engine: dict[str, str], tmp_path: Path) -> Iterator[Watch]:
-    """Return an exporter that watches the machine's own engine."""
+    """Yield an exporter that watches the machine's own engine."""
     watch = start_watch(tmp_path, engine.get("DOCKER_HOST", SOCKET))
     with watch.exporter:
         yield watch
@@ -152,7 +152,7 @@ def watch(engine: dict[str, str], tmp_path: Path) -> Iterator[Watch]:
 
 @pytest.fixture
 def watch_second(tmp_path: Path) -> Iterator[Callable[..., Watch]]:
-    """Return a function that starts an exporter that watches the engine of an address."""
+    """Yield a function that returns an exporter for the engine at an address."""
     watches: list[Watch] = []
 
     def start(address: str, *arguments: str) -> Watch:
@@ -168,7 +168,7 @@ def watch_second(tmp_path: Path) -> Iterator[Callable[..., Watch]]:
 
 @pytest.fixture
 def make_stage(engine: dict[str, str], python_image: str) -> Iterator[Callable[..., Stage]]:
-    """Return a function that names a container of this test; all are removed afterwards."""
+    """Yield a function that names a container of this test; all are removed afterwards."""
     prefix = f"trainvitals-{uuid.uuid4().hex[:8]}"
     socket = engine.get("DOCKER_HOST", SOCKET).removeprefix("unix://")
 

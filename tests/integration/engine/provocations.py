@@ -1,6 +1,6 @@
-"""Ways to end, each with what must be said of it afterwards.
+"""Ways in which a container ends, each with the expected diagnosis.
 
-A container that waits for what is done to it says `ready` first.
+A container that waits for an action of the test first prints `ready`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _python(code: str, *options: str) -> tuple[str, ...]:
 
 
 def _after_worker(code: str) -> tuple[str, ...]:
-    """Have a child killed for memory, and go on with this."""
+    """Return a command whose child the OOM killer kills, and which then runs `code`."""
     head = f"""
         import subprocess, sys, time
         worker = subprocess.run([sys.executable, "-c", {_EAT_WORD!r}])
@@ -78,7 +78,7 @@ _HEEDS_TERM = """
 
 
 def _leave(_: Stage) -> None:
-    """Let it go its way."""
+    """Do nothing to the container."""
 
 
 def _kill(stage: Stage) -> None:
@@ -152,23 +152,23 @@ def _pause(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Provocation:
-    """One way to end.
+    """A way in which a container ends.
 
     Attributes:
         number: Its row in the list that `docs/diagnosis.md` was drawn from; variants share it.
-        title: What is done, as a part of the container's name.
-        reasons: The right answers; where there are several, the evidence does not tell them apart.
-        exit_code: What it must end with; None where it does not end.
+        title: The way to end, as a part of the container's name.
+        reasons: The right reasons; if there are several, the evidence does not distinguish them.
+        exit_code: The expected exit code; None if the container does not end.
         options: Options of `docker run`.
-        command: What runs in it.
-        act: What is done to it.
-        deaths: How often it dies.
-        times: How often it is done, each time to a new container.
-        parent_limit: The memory limit of the control group above it; None for the engine's own.
-        has_sibling: Whether an innocent container runs in that group, too.
-        says: What must be among the log lines that are kept of it.
-        is_left_running: Whether it still runs afterwards.
-        shows: What `/metrics` must have of one that is left running, beside its name.
+        command: The command in the container.
+        act: The action of the test on the container.
+        deaths: The expected number of deaths.
+        times: The number of repetitions, each with a new container.
+        parent_limit: The memory limit of the parent control group; None for the engine's own group.
+        has_sibling: Whether another container, which must survive, runs in the same group.
+        says: A text that the recorded log lines of the container must have.
+        is_left_running: Whether the container still runs afterwards.
+        shows: The metric and labels that `/metrics` must have of a container that is left running.
     """
 
     number: int
@@ -223,7 +223,7 @@ PROVOCATIONS = (
     Provocation(
         1,
         "oom-removed",
-        ("oom-cgroup", "oom-missed"),  # a busy Docker forgets to tell of the OOM before it removes
+        ("oom-cgroup", "oom-missed"),  # a busy Docker may remove the container without an OOM event
         137,
         (*_SMALL, "--rm"),
         _python(f'import time\nprint("epoch 1", flush=True)\ntime.sleep(1)\n{_EAT}'),
@@ -241,7 +241,7 @@ PROVOCATIONS = (
         _after_worker("time.sleep(600)"),
         _wait_for_worker,
         is_left_running=True,
-        # By whichever source: a busy Docker forgets events, and the kernel's counts do not.
+        # Of any source: a busy Docker may omit events, but the kernel counts every kill.
         shows=("container_oom_kills_total", {}),
     ),
     Provocation(
@@ -270,7 +270,7 @@ PROVOCATIONS = (
         _SMALL,
         ("sh", "-c", f'echo x; python3 -c "{_EAT_WORD}"; exit $?'),
     ),
-    # Somebody's signal.
+    # A signal.
     Provocation(9, "kill", ("kill-operator",), 137, (), WAITS, _kill),
     Provocation(9, "rm-force", ("kill-operator",), 137, (), WAITS, _remove),
     Provocation(10, "kill-from-host", ("kill-outside",), 137, (), WAITS, _kill_from_host),
@@ -299,7 +299,7 @@ PROVOCATIONS = (
         _terminate_from_host,
     ),
     Provocation(16, "interrupt", ("interrupted",), 130, ("--init",), WAITS, _interrupt),
-    # Its own fault, in native code.
+    # A crash in native code.
     Provocation(17, "null", ("segfault",), 139, (), _python(_NULL)),
     Provocation(
         17, "null-told", ("segfault",), 139, ("--init",), _python(_NULL, "-X", "faulthandler")
@@ -313,7 +313,7 @@ PROVOCATIONS = (
         ("bash", "-c", "python3 -c 'import ctypes; ctypes.string_at(0)'; exit $?"),
     ),
     Provocation(19, "abort", ("abort",), 139, (), _python(_DOUBLE_FREE)),
-    # Without a word in the log only the kernel's trap tells it from a segmentation fault.
+    # Without a log message, only the kernel's trap line distinguishes it from a segmentation fault.
     Provocation(
         19, "abort-silent", ("abort", "segfault"), 139, (), _python("import os; os.abort()")
     ),
@@ -322,7 +322,7 @@ PROVOCATIONS = (
     Provocation(21, "throw-init", ("abort",), 134, ("--init",), _python(_THROW)),
     Provocation(22, "shm", ("sigbus-shm",), 135, ("--shm-size=1m",), _python(_SHM)),
     Provocation(23, "instruction", ("illegal-instr",), 132, ("--init",), _python(_BAD_INSTRUCTION)),
-    # It could not even be started.
+    # A container that could not be started.
     Provocation(24, "no-command", ("start-cmd",), 127, (), ("nosuchcmd",)),
     Provocation(25, "no-program", ("start-perm",), 126, (), ("/etc/passwd",)),
     Provocation(26, "mount", ("start-mount",), 127, ("--volume=/etc:/etc/passwd",), ("true",)),
@@ -331,7 +331,7 @@ PROVOCATIONS = (
         29, "log-options", ("start-logdriver",), 128, ("--log-opt=compress=true",), ("true",)
     ),
     Provocation(31, "tiny", ("start-limit-too-small",), 128, (), ("true",), parent_limit="1m"),
-    # Something was full or missing.
+    # A resource was exhausted or missing.
     Provocation(
         32,
         "disk",
@@ -349,7 +349,7 @@ PROVOCATIONS = (
         _python(_FILLS_DISK),
         says="No space left on device",
     ),
-    # The text is the same, and the file system went with the container.
+    # The error text is the same for both, and the file system ended with the container.
     Provocation(
         33,
         "inodes",
@@ -361,7 +361,7 @@ PROVOCATIONS = (
     Provocation(34, "read-only", ("read-only",), 1, ("--read-only",), _python('open("/x", "w")')),
     Provocation(35, "threads", ("pids-limit",), 1, ("--pids-limit=5",), _python(_THREADS)),
     Provocation(36, "port", ("port-in-use",), 1, (), _python(_PORT)),
-    # The engine's own judgement.
+    # A state that the engine reports.
     Provocation(
         37,
         "unhealthy",

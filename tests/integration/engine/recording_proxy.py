@@ -1,4 +1,4 @@
-"""A proxy before an engine's socket that writes down what it is asked."""
+"""A proxy in front of an engine's socket that records the requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _BLOCK_BYTES = 65536
 
 
 class RecordingProxy:
-    """Passes everything on, both ways, and keeps the first line of each request.
+    """A proxy that forwards all bytes in both directions and keeps the first line of each request.
 
-    It takes requests without a body alone, which is what a reader sends: after a request with a
-    body, its body would be taken for the next one, and would be written down as such.
+    The proxy supports only requests without a body, as readers send them. It would record a body as
+    another request.
 
     Args:
-        socket_path: Where it listens.
-        engine_path: The engine's socket.
+        socket_path: The path of the proxy's own socket.
+        engine_path: The path of the engine's socket.
 
     Attributes:
         lines: The first lines so far, such as `GET /events HTTP/1.1`.
@@ -48,7 +48,7 @@ class RecordingProxy:
             connection.close()
 
     def _accept(self) -> None:
-        # It ends when the listener is shut.
+        # The loop ends when the listener is shut down.
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()

@@ -1,4 +1,4 @@
-"""A container on a real engine, made to be watched while it ends."""
+"""A container on a real engine, which a test starts and ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask_engine(
     socket: str, path: str, method: str = "GET", body: object = None
 ) -> requests.Response:
     """Return an engine's answer to one request, by the session of Docker's own package."""
-    # With a version it does not ask for one first.
+    # With a version, the client does not request the engine's version first.
     with contextlib.closing(
         docker.APIClient(f"unix://{socket}", version=_VERSION, timeout=_PATIENCE_SECONDS)
     ) as session:
@@ -39,13 +39,13 @@ def ask_engine(
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One container and what can be done to it.
+    """A container and the operations on it.
 
     Attributes:
         name: The container's name.
-        environment: What `docker` gets.
+        environment: The environment variables of `docker`.
         image: An image with Python and a shell.
-        parent: The control group above it, such as `/limited`; empty for the engine's own.
+        parent: The parent control group, such as `/limited`; empty for the engine's own group.
         socket: The engine's socket.
     """
 
@@ -56,10 +56,10 @@ class Stage:
     socket: str = "/var/run/docker.sock"
 
     def docker(self, *words: str, is_checked: bool = True) -> str:
-        """Run `docker` and give its output.
+        """Run `docker` and return its output.
 
         Raises:
-            AssertionError: It failed; what it said is quoted.
+            AssertionError: The command failed; the message has its error output.
         """
         said = subprocess.run(
             ("docker", *words), env=self.environment, capture_output=True, text=True, check=False
@@ -68,7 +68,7 @@ class Stage:
         return said.stdout.strip()
 
     def run(self, options: Sequence[str], command: Sequence[str]) -> str:
-        """Start the container, or try to: some must fail. Give the client's complaint."""
+        """Start the container, which may fail on purpose, and return the client's error output."""
         words = ["docker", "run", "--detach", f"--name={self.name}", *options]
         if self.parent:
             words.append(f"--cgroup-parent={self.parent}")
@@ -82,25 +82,25 @@ class Stage:
         return said.stderr
 
     def make_sibling(self, *command: str) -> Stage:
-        """Start another container below the same control group."""
+        """Start another container in the same parent control group, and return its stage."""
         sibling = replace(self, name=f"{self.name}-sibling")
         assert not sibling.run((), command)
         return sibling
 
     def ask(self, path: str) -> bytes | None:
-        """Return the engine's answer to a GET, much faster than by `docker`; None for a 404."""
+        """Return the engine's answer to a GET, faster than `docker` does; None for an error."""
         answer = ask_engine(self.socket, path)
         return answer.content if answer.ok else None
 
     def inspect(self) -> dict[str, Any] | None:
-        """Return what the engine knows of it; None where it is gone."""
+        """Return the engine's description of the container; None if it was removed."""
         body = self.ask(f"/containers/{quote(self.name)}/json")
         found: dict[str, Any] | None = None if body is None else json.loads(body)
         return found
 
     @property
     def pid(self) -> int:
-        """Its first process on this machine."""
+        """The PID of the container's first process on this machine."""
         found = self.inspect()
         assert found is not None
         number: int = found["State"]["Pid"]
@@ -109,7 +109,7 @@ class Stage:
 
     @property
     def inner_pid(self) -> int:
-        """The only child of its first process, which is what an init looks after."""
+        """The PID of the only child of the container's first process, if that is an init."""
         children: list[psutil.Process] = []
 
         def has_one() -> bool:
@@ -121,7 +121,7 @@ class Stage:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that was ever charged to it."""
+        """The peak of the container's memory."""
         lines = Path(f"/proc/{self.pid}/cgroup").read_text(encoding="utf-8").splitlines()
         groups = {line.split(":")[1]: line.split(":", 2)[2].lstrip("/") for line in lines}
         if "memory" in groups:
@@ -131,7 +131,7 @@ class Stage:
         return int(file.read_text(encoding="ascii"))
 
     def says(self, text: str) -> bool:
-        """Whether a text is in its log."""
+        """Return whether the container's log has a text."""
         body = self.ask(f"/containers/{quote(self.name)}/logs?stdout=1&stderr=1")
         return body is not None and text.encode() in body
 
@@ -139,16 +139,16 @@ class Stage:
         """Wait until a condition holds.
 
         Raises:
-            AssertionError: It did not within a minute.
+            AssertionError: The condition did not hold within a minute.
         """
         wait_until(holds, _PATIENCE_SECONDS, pause=0.05, describe=lambda: f"{self.name}: {what}")
 
     def wait_for(self, text: str) -> None:
-        """Wait until its log has a text."""
+        """Wait until the container's log has a text."""
         self.wait_until(lambda: self.says(text), f"said {text!r}")
 
     def wait_for_end(self) -> None:
-        """Wait until it has ended for good, or is gone."""
+        """Wait until the container has ended for good, or is removed."""
         self.wait_until(self._has_ended, "ended")
 
     def _has_ended(self) -> bool:
@@ -158,10 +158,10 @@ class Stage:
 
 @contextlib.contextmanager
 def limited_group(limit: str) -> Iterator[str]:
-    """Make a control group of version 1's memory with a limit, and remove it afterwards.
+    """Create a memory control group of version 1 with a limit, and remove it afterwards.
 
-    Gives:
-        Its path below the hierarchy's root.
+    Yields:
+        The group's path below the root of the hierarchy.
     """
     name = f"trainvitals-{uuid.uuid4().hex[:12]}"
     folder = MEMORY_ROOT / name
@@ -170,7 +170,7 @@ def limited_group(limit: str) -> Iterator[str]:
         (folder / "memory.limit_in_bytes").write_text(limit)
         yield f"/{name}"
     finally:
-        # The engine makes it in every hierarchy, and leaves it there.
+        # The engine creates the group in every hierarchy, and does not remove it.
         for made in MEMORY_ROOT.parent.glob(f"*/{name}"):
             for child in made.glob("*/"):
                 child.rmdir()

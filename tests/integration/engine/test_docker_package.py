@@ -1,4 +1,4 @@
-"""Docker's own Python package as an oracle: what it reads of the engine, the exporter says too."""
+"""The exporter's values in comparison with those of Docker's own Python package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EAT = "b = []\nwhile True: b.append(b'x' * (1 << 20))"
 _WORK = "import time\nb = b'x' * (24 << 20)\nwhile True: sum(range(10000)); time.sleep(0.01)"
 _MIB = 1 << 20
 
-# How each is started, and what it runs.
+# For each container: the options of `docker run`, and the command.
 _SCENES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "works": (
         ("--memory=256m", "--publish=127.0.0.1::8000", "--expose=9000/udp"),
@@ -37,14 +37,14 @@ _SCENES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("sleep", "600"),
     ),
 }
-# On a busy machine the engine writes its own time of an end seconds after the event.
+# On a busy machine, the engine's own time of an end is seconds after the event.
 _LATE_SECONDS = 15.0
 _ENDED = ("full", "failed", "finished", "again")
 
 
 @pytest.fixture(scope="module")
 def client(engine: dict[str, str]) -> Iterator[docker.DockerClient]:
-    """Return a client of the machine's own engine."""
+    """Yield a client of the machine's own engine."""
     client = docker.from_env(environment=engine)
     try:
         yield client
@@ -54,7 +54,7 @@ def client(engine: dict[str, str]) -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="module")
 def watch(engine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
-    """Return an exporter that watches the machine's own engine from before the first scene."""
+    """Yield an exporter that watches the machine's own engine from before the first container."""
     watch = start_watch(tmp_path_factory.mktemp("watch"), engine.get("DOCKER_HOST", SOCKET))
     with watch.exporter:
         yield watch
@@ -64,7 +64,7 @@ def watch(engine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 def containers(
     watch: Watch, client: docker.DockerClient, engine: dict[str, str], python_image: str
 ) -> Iterator[dict[str, Container]]:
-    """Return a container of each scene, as Docker's package has it, once all are as they will be."""
+    """Yield a container of each scene from Docker's package, once all have their final state."""
     watch.exporter.scrape_until(
         lambda page: page.value("trainvitals_containers_events_connected") == 1, "container"
     )
@@ -93,7 +93,7 @@ def _reload(container: Container) -> Container:
 
 
 def _scrape(watch: Watch, containers: Mapping[str, Container]) -> Page:
-    """Scrape until the exporter has seen every container as it is."""
+    """Return a page on which every container has its final state."""
 
     def is_whole(page: Page) -> bool:
         return all(
@@ -115,7 +115,7 @@ def _state(container: Container) -> dict[str, Any]:
 
 
 def test_states_and_ends_are_those_that_docker_has(watch: Watch, containers: dict[str, Container]):
-    """State, health, start, restarts, limit, image, exit code and time of the end, of each."""
+    """The exporter's states, times, restarts, limits and exit codes are those of Docker."""
     page = _scrape(watch, containers)
     for container in containers.values():
         name, attributes, state = container.name, container.attrs, _state(container)
@@ -135,7 +135,7 @@ def test_states_and_ends_are_those_that_docker_has(watch: Watch, containers: dic
         ended = page.value("container_last_death_timestamp_seconds", name=name)
         assert ended == pytest.approx(parse_time(state["FinishedAt"]), abs=_LATE_SECONDS)
         kills = page.values("container_oom_kills_total", "source", name=name)
-        # On a busy machine Docker forgets kills of its own that its events and the kernel tell.
+        # On a busy machine, Docker may omit kills that its events and the kernel report.
         assert any(kills.values()) is (title == "full")
         assert state["OOMKilled"] in {False, title == "full"}
     limits = {
@@ -148,7 +148,7 @@ def test_states_and_ends_are_those_that_docker_has(watch: Watch, containers: dic
 
 
 def test_use_is_what_docker_measures(watch: Watch, containers: dict[str, Container]):
-    """CPU time lies between two readings of Docker's, memory and network are the same."""
+    """CPU time and network bytes lie between two readings of Docker; memory is about equal."""
     container, before = containers["works"], containers["works"].stats(stream=False)
     page = watch.exporter.scrape_until(
         lambda page: (
@@ -172,14 +172,14 @@ def test_use_is_what_docker_measures(watch: Watch, containers: dict[str, Contain
 
 
 def _measure_memory(stats: Mapping[str, Any]) -> int:
-    """Return memory as `docker stats` shows it: without the inactive file cache."""
+    """Return memory as `docker stats` shows it, without the inactive file cache."""
     memory = stats["memory_stats"]
     inactive = memory["stats"].get("total_inactive_file", memory["stats"].get("inactive_file", 0))
     return int(memory["usage"] - inactive)
 
 
 def test_a_reason_agrees_with_what_docker_says(watch: Watch, containers: dict[str, Container]):
-    """A verdict names the same code, and a kill for memory where Docker does."""
+    """`diagnose` reports Docker's exit code, and an OOM kill if Docker reports one."""
     _scrape(watch, containers)
     for title, reason in (("full", "oom-cgroup"), ("failed", None), ("finished", "finished")):
         container = containers[title]
@@ -190,7 +190,7 @@ def test_a_reason_agrees_with_what_docker_says(watch: Watch, containers: dict[st
 
 
 def test_doctor_shows_the_ports_that_docker_has(watch: Watch, containers: dict[str, Container]):
-    """Published ones with their address, exposed ones without."""
+    """`doctor` lists published ports with their address and exposed ports without one."""
     container = containers["works"]
     words = ("doctor", "--json", "--checks=container-states", "--containers.engine")
     said = json.loads(watch.run(*words, watch.environment["DOCKER_HOST"]).stdout)

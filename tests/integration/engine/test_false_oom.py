@@ -1,4 +1,4 @@
-"""A SIGKILL beside a full memory is no OOM kill: who sent it is told all the same."""
+"""SIGKILLs of containers near their memory limit, which must not be reported as OOM kills."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.exporter_process import Page
 
 ROUNDS = 20 if os.environ.get("TRAINVITALS_TEST_LONG") == "1" else 2
 
-# 52 MiB held and, through the file, a peak of 64 MiB: the kernel drops the file's pages, and kills
-# nothing.
+# The program holds 52 MiB and, by its file, reaches a peak of 64 MiB: the kernel drops the pages
+# of the file, and kills nothing.
 _LIMIT = "--memory=64m"
 _FULL = """
 import time
@@ -47,7 +47,7 @@ _ENDINGS = {
 
 
 def test_no_kill_is_taken_for_an_oom(watch: Watch, make_stage: Callable[..., Stage]):
-    """`docker kill`, a stop that timed out and kill -9 each get their name, next to the limit."""
+    """`docker kill`, a stop timeout and `kill -9` near the memory limit get their own reasons."""
     expected = {f"{reason}-{n}": reason for n in range(ROUNDS) for reason in _ENDINGS}
     stages = {title: make_stage(title) for title in expected}
 

@@ -1,4 +1,4 @@
-"""How long a container that was removed is told of."""
+"""The time for which a removed container stays on the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEN_MINUTES = 600.0
 
 
 def test_its_series_stay_ten_minutes_and_go(make_stage: Callable[..., Stage], tmp_path: Path):
-    """The death of a container of `--rm` can be scraped for ten minutes; then nothing is left."""
+    """The death of a container with `--rm` is reported for ten minutes, and then no longer."""
     stage = make_stage("gone")
     later = 0.0
     options = ContainerOptions(
@@ -51,7 +51,7 @@ def test_its_series_stay_ten_minutes_and_go(make_stage: Callable[..., Stage], tm
 
 
 def _wait_for_look(source: ContainerSource) -> None:
-    """Wait until all were looked at twice from now on."""
+    """Wait until all containers have been read twice from now on."""
     for _ in range(2):
         before = source.read().sampled
         wait_until(lambda before=before: source.read().sampled != before)

@@ -1,4 +1,4 @@
-"""Every way to end that an engine allows, each watched by the exporter and then explained."""
+"""Every way in which a container can end, as the exporter records and `diagnose` explains it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ LONG = os.environ.get("TRAINVITALS_TEST_LONG") == "1"
 _AT_A_TIME = 5
 _FEW = 5
 _SETTLE_SECONDS = 60.0
-_MOST_EXPLAINED = 5  # of those that are repeated
-# What engines of different years report differently.
+_MOST_EXPLAINED = 5  # of each repeated provocation
+# The provocations that engines of different versions report differently.
 _REPORTED_DIFFERENTLY = {
     *("oom", "oom-at-once", "oom-removed", "worker-left-alive", "stop-timeout", "stop-init"),
     *("no-command", "mount", "unhealthy-hangs", "crash-loop", "oom-then-restart", "parent"),
 }
-# Only version 1 of the kernel's memory controller is limited by a file of this name.
+# Only version 1 of the kernel's memory controller has a file of this name.
 _HAS_VERSION_1 = (MEMORY_ROOT / "memory.limit_in_bytes").exists()
 
 
 @dataclass
 class Trial:
-    """One provocation and what came of it."""
+    """A provocation and its result."""
 
     provocation: Provocation
     number: int
@@ -45,7 +45,7 @@ class Trial:
 
 
 def test_every_row_is_provoked_or_says_why_not():
-    """The rows 1 to 44 are all there, and 42 of them are provoked."""
+    """Every row from 1 to 44 is provoked or excluded for a reason, and 42 rows are provoked."""
     provoked = {provocation.number for provocation in PROVOCATIONS} | ELSEWHERE.keys()
     assert provoked | NOT_HERE.keys() == set(range(1, 45))
     assert not provoked & NOT_HERE.keys()
@@ -53,7 +53,7 @@ def test_every_row_is_provoked_or_says_why_not():
 
 
 def test_each_end_gets_its_reason(watch: Watch, make_stage: Callable[..., Stage]):
-    """`/metrics` and `diagnose` both have the expected reason for each of them."""
+    """`/metrics` and `diagnose` both report the expected reason of each end."""
     _provoke_and_judge(PROVOCATIONS if LONG else _choose_few(), watch, make_stage)
 
 
@@ -64,7 +64,7 @@ def test_each_end_gets_its_reason_on_a_newer_engine(
     python_image: str,
     watch_second: Callable[..., Watch],
 ):
-    """The same holds where events come in another order and are missed more often."""
+    """With a newer engine, whose events differ, each end gets its expected reason as well."""
     with second_engine(programs=newer_programs) as newer:
         newer.load(python_image)
         _provoke_and_judge(
@@ -79,7 +79,7 @@ def test_each_end_gets_its_reason_on_a_newer_engine(
 def test_diagnose_alone_gives_the_reason_of_what_just_ended(
     terminal: Terminal, make_stage: Callable[..., Stage]
 ):
-    """Without an exporter and its journal the engine and the kernel have enough evidence."""
+    """`diagnose` gives the expected reason of a recent end without an exporter and its journal."""
     provocations = [
         each
         for each in PROVOCATIONS
@@ -94,14 +94,14 @@ def test_diagnose_alone_gives_the_reason_of_what_just_ended(
 
     with contextlib.ExitStack() as groups:
         trials = [_make_trial(each, 0, make_stage, groups) for each in provocations]
-        # The engine keeps 256 events: of what ended a while ago it has none.
+        # The engine keeps only 256 events, so each end is diagnosed at once.
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             list(pool.map(judge_at_once, trials))
     assert not _table(trials), _table(trials)
 
 
 def _choose_few(titles: Collection[str] | None = None) -> list[Provocation]:
-    """Return all, or those with these titles, none of them repeated often."""
+    """Return all provocations, or those with these titles, with few repetitions of each."""
     return [
         replace(each, times=min(each.times, _FEW))
         for each in PROVOCATIONS
@@ -133,9 +133,9 @@ def _provoke_and_judge(
 
 
 def _rounds(provocations: Sequence[Provocation]) -> list[tuple[Provocation, int]]:
-    """Return each provocation as often as it is done, the repeated ones spread over all.
+    """Return each provocation once for each repetition, with the repetitions spread over the list.
 
-    The kernel logs ten kills for memory in five seconds in full, and more of them in part.
+    The kernel logs only ten OOM kills in five seconds in full.
     """
     places = [
         ((place if provocation.times == 1 else n * len(provocations) / provocation.times), place, n)
@@ -175,7 +175,7 @@ def _provoke(trial: Trial) -> None:
 
 
 def _wait_for_deaths(watch: Watch, trials: list[Trial]) -> Page:
-    """Scrape until each has its death or its sign of life, or for so long."""
+    """Scrape until all trials are settled or the time is over, and return the last page."""
     until = time.monotonic() + _SETTLE_SECONDS
     while True:
         page = watch.exporter.scrape("container")

@@ -1,4 +1,4 @@
-"""What the exporter and `diagnose` ask an engine for: they look, and change nothing."""
+"""The exporter and `diagnose` only read from a container engine and change nothing on it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _EAT = "b = []\nwhile True: b.append(b'x' * (1 << 20))"
 
 @pytest.fixture
 def proxy(make_stage: Callable[..., Stage]) -> Iterator[RecordingProxy]:
-    """Return a proxy before the machine's own engine."""
-    # A Unix socket's path may have 107 bytes.
+    """Start a recording proxy in front of the machine's own engine."""
+    # The path of a Unix socket may have at most 107 bytes.
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "docker.sock"
         with RecordingProxy(path, make_stage("").socket) as proxy:
@@ -27,7 +27,7 @@ def proxy(make_stage: Callable[..., Stage]) -> Iterator[RecordingProxy]:
 
 
 def test_the_proxy_writes_down_what_changes_something(proxy: RecordingProxy):
-    """A request that is no GET is written down, with what follows it."""
+    """The recording proxy writes down the request line of a POST as well as of a GET."""
     socket = proxy.address.removeprefix("unix://")
     assert "ApiVersion" in ask_engine(socket, "/version").json()
     assert ask_engine(socket, "/containers/trainvitals-none/kill", "POST").status_code == 404
@@ -42,7 +42,7 @@ def test_they_send_only_get(
     make_stage: Callable[..., Stage],
     watch_second: Callable[..., Watch],
 ):
-    """While containers are born, sick, killed for memory and removed, every request is a GET."""
+    """Every request is a GET while containers start, become unhealthy, exhaust memory and end."""
     watch = watch_second(proxy.address)
     sick, full, gone = make_stage("sick"), make_stage("full"), make_stage("gone")
     probe = ("--health-cmd=exit 1", "--health-interval=300ms", "--health-retries=1")

@@ -1,4 +1,4 @@
-"""An engine that is stopped, restarted, hung, cut off and busy, and the exporter that watches it."""
+"""The exporter watches an engine that is stopped, restarted, hung, unreachable or busy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from tests.support.waiting import wait_until
 LONG = os.environ.get("TRAINVITALS_TEST_LONG") == "1"
 MANY = 100 if LONG else 20
 BIRTHS = 1000 if LONG else 40
-NAMES = 100 if LONG else 10  # fewer than 128, the bound, which has another test
+NAMES = 100 if LONG else 10  # fewer than the limit of 128, which has a test of its own
 
-# A scrape that waited for the engine would end at the first of these, any other before the second.
+# The timeout of a scrape, and the longest time that a scrape takes if it does not wait for the
+# engine.
 _TIMEOUT_SECONDS = 50
 _DEADLINE_SECONDS = 15.0
 _REMOVE_BRIDGE = """
@@ -42,7 +43,7 @@ _MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def lasting_second(engine: Environment, python_image: str) -> Iterator[SecondEngine]:
-    """Return an engine whose containers outlive its daemon, as under systemd, with an image."""
+    """Start an engine with an image, whose containers outlive its daemon, as under systemd."""
     with make_second_engine(engine, {"live-restore": True}, has_own_containerd=True) as second:
         second.load(python_image)
         yield second
@@ -50,7 +51,7 @@ def lasting_second(engine: Environment, python_image: str) -> Iterator[SecondEng
 
 @pytest.fixture
 def second(lasting_second: SecondEngine) -> Iterator[SecondEngine]:
-    """Return that engine with no container on it, whatever was done to it before."""
+    """Yield the lasting engine; afterwards, restart it if necessary and remove its containers."""
     yield lasting_second
     if not lasting_second.answers:
         lasting_second.restart_daemon()
@@ -61,14 +62,17 @@ def second(lasting_second: SecondEngine) -> Iterator[SecondEngine]:
 
 @pytest.fixture
 def on_second(second: SecondEngine, python_image: str) -> Callable[[str], Stage]:
-    """Return a function that names a container on that engine."""
+    """Return a function that creates the `Stage` of a container name on the second engine."""
     return lambda name: Stage(name, second.environment, python_image, socket=str(second.socket))
 
 
 def test_what_dies_while_the_engine_is_down_is_shown_when_it_is_back(
     second: SecondEngine, on_second: Callable[[str], Stage], watch_second: Callable[..., Watch]
 ):
-    """Exit codes and reasons are right, the gap is counted, and what lives on has no death."""
+    """Deaths while the engine is down have the right exit code and reason, and count as a gap.
+
+    A container that survives the engine's downtime has no death.
+    """
     watch = watch_second(second.address)
     ends, eats, shot, stays = map(on_second, ("ends", "eats", "shot", "stays"))
     assert not ends.run((), ENDS_WHEN_TOLD)
@@ -107,7 +111,7 @@ def test_what_dies_while_the_engine_is_down_is_shown_when_it_is_back(
 def test_a_hung_engine_stops_no_scrape(
     second: SecondEngine, on_second: Callable[[str], Stage], watch_second: Callable[..., Watch]
 ):
-    """While the daemon is stopped by a signal each scrape is answered, and nothing is lost."""
+    """Each scrape is answered while the daemon is stopped by SIGSTOP, and no death is lost."""
     watch = watch_second(second.address)
     ends = on_second("ends")
     assert not ends.run((), ENDS_WHEN_TOLD)
@@ -133,7 +137,7 @@ def test_a_hung_engine_stops_no_scrape(
 def test_it_starts_beside_a_hung_engine(
     second: SecondEngine, on_second: Callable[[str], Stage], watch_second: Callable[..., Watch]
 ):
-    """It serves without the engine, and has everything when the engine goes on."""
+    """The exporter starts beside a hung engine and shows its containers when the engine resumes."""
     stays = on_second("stays")
     assert not stays.run((), WAITS)
     second.signal_daemon(signal.SIGSTOP)
@@ -149,7 +153,7 @@ def test_it_starts_beside_a_hung_engine(
 def test_a_socket_that_is_removed_and_made_anew_is_found_again(
     second: SecondEngine, on_second: Callable[[str], Stage], watch_second: Callable[..., Watch]
 ):
-    """Without it each scrape is answered; with the new one the next death is shown."""
+    """Each scrape is answered without the socket, and the next death is shown with a new socket."""
     watch = watch_second(second.address)
     ends = on_second("ends")
     assert not ends.run((), ENDS_WHEN_TOLD)
@@ -172,7 +176,7 @@ def test_a_restart_that_ends_containers_is_no_fault_of_theirs(
     python_image: str,
     watch_second: Callable[..., Watch],
 ):
-    """Without live-restore a restart of the engine stops them, and no OOM is seen in it."""
+    """A restart of the engine without live-restore stops its containers, which is not an OOM."""
     with second_engine() as engine:
         engine.load(python_image)
         watch = watch_second(engine.address)
@@ -191,11 +195,11 @@ def test_a_restart_that_ends_containers_is_no_fault_of_theirs(
 def test_a_bridge_that_is_gone_explains_a_start_that_failed(
     second: SecondEngine, on_second: Callable[[str], Stage], watch_second: Callable[..., Watch]
 ):
-    """The network is named as what could not be had, by the exporter and by `diagnose`."""
+    """The exporter and `diagnose` both report `start-network` if the bridge does not exist."""
     watch = watch_second(second.address)
     second.run_in_network(sys.executable, "-c", _REMOVE_BRIDGE)
     complaint = on_second("cut").run((), ("true",))
-    second.restart_daemon()  # makes it again, for the tests after this
+    second.restart_daemon()  # creates the bridge again for the following tests
     assert "could not find bridge docker0" in complaint
     page = watch.exporter.scrape_until(lambda page: bool(_reason(page, "cut")), "container")
     assert _reason(page, "cut") == "start-network"
@@ -205,7 +209,7 @@ def test_a_bridge_that_is_gone_explains_a_start_that_failed(
 def test_a_burst_of_events_loses_nothing(
     second: SecondEngine, on_second: Callable[[str], Stage], watch_second: Callable[..., Watch]
 ):
-    """After 300 signals at once, more than the engine keeps, the death is shown, with no gap."""
+    """A death after 300 signals, more events than the engine keeps, is shown without a gap."""
     watch = watch_second(second.address)
     stage = on_second("busy")
     assert not stage.run((), WAITS)
@@ -226,7 +230,7 @@ def test_a_burst_of_events_loses_nothing(
 def test_many_containers_cost_a_scrape_next_to_nothing(
     second: SecondEngine, watch_second: Callable[..., Watch], python_image: str
 ):
-    """All are there, each with a bounded number of series, and the scrape waits for none."""
+    """All containers are shown with a bounded number of series each, and the scrape stays fast."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: _bear(second, python_image, f"many-{n}", "sleep 600"), range(MANY)))
     watch = watch_second(second.address)
@@ -244,14 +248,14 @@ def test_many_containers_cost_a_scrape_next_to_nothing(
         page = watch.exporter.scrape("container")
         times.append(page.value("trainvitals_collector_duration_seconds", collector="container"))
         time.sleep(0.1)
-    # What it is on a quiet machine is in bench/RESULTS.md.
+    # bench/RESULTS.md has the time on an idle machine.
     assert min(times) < 0.1, times
 
 
 def test_births_and_deaths_leave_nothing_behind(
     second: SecondEngine, watch_second: Callable[..., Watch], python_image: str
 ):
-    """Memory, files, threads and series of the exporter are the same after as before."""
+    """Memory, files, threads and series of the exporter do not grow with births and deaths."""
     watch = watch_second(second.address)
     watch.exporter.scrape_until(_is_connected, "container")
     _live_and_die(second, python_image, NAMES)
@@ -261,10 +265,10 @@ def test_births_and_deaths_leave_nothing_behind(
     after = _wait_for_count(watch, NAMES + BIRTHS)
     at_last = _footprint(watch.exporter)
     print(f"{BIRTHS} births: {at_first} -> {at_last}")
-    assert len(after.samples) <= len(before.samples) + 10  # reasons that were new
+    assert len(after.samples) <= len(before.samples) + 10  # new reasons of death add series
     assert len(after.find("container_info")) == NAMES
-    assert at_last["threads"] <= at_first["threads"] + 3  # workers come as they are needed
-    assert at_last["files"] <= at_first["files"] + 2  # a stream that is being closed
+    assert at_last["threads"] <= at_first["threads"] + 3  # worker threads start when needed
+    assert at_last["files"] <= at_first["files"] + 2  # a stream may still be closing
     assert at_last["bytes"] - at_first["bytes"] < 8 * _MIB
 
 
@@ -289,13 +293,13 @@ def _scrape_in_time(exporter: ExporterProcess) -> Page:
 
 
 def _send(second: SecondEngine, path: str, body: object = None) -> tuple[int, bytes]:
-    """Have the engine do something, much faster than by `docker`; return status and answer."""
+    """Post a request to the engine, much faster than `docker` does; return status and answer."""
     answer = ask_engine(str(second.socket), path, "POST", body or {})
     return answer.status_code, answer.content
 
 
 def _post(second: SecondEngine, path: str, body: object = None) -> dict[str, object]:
-    """Have the engine do something, which must succeed."""
+    """Post a request to the engine that must succeed, and return its answer."""
     status, text = _send(second, path, body)
     assert status < 400, text
     given: dict[str, object] = json.loads(text) if text else {}
@@ -303,13 +307,13 @@ def _post(second: SecondEngine, path: str, body: object = None) -> dict[str, obj
 
 
 def _signal_often(second: SecondEngine, name: str, times: int) -> None:
-    """Send signals that are ignored, each of them an event."""
+    """Send signals that the container ignores; each of them is an event."""
     for _ in range(times):
         _post(second, f"/containers/{name}/kill?signal=WINCH")
 
 
 def _bear(second: SecondEngine, image: str, name: str, script: str, *, waits: bool = False) -> None:
-    """Start a container that is removed at its end, and wait for that if asked."""
+    """Start a container that is removed when it ends, and wait for its removal if `waits`."""
     host = {"AutoRemove": True, "NetworkMode": "none"}
     body = {"Image": image, "Cmd": ["sh", "-c", script], "HostConfig": host}
     made = _create(second, name, body)
@@ -319,7 +323,7 @@ def _bear(second: SecondEngine, image: str, name: str, script: str, *, waits: bo
 
 
 def _create(second: SecondEngine, name: str, body: object) -> str:
-    """Create a container; the engine keeps the name of one that is gone for a moment more."""
+    """Create a container; retry while the engine still holds the name of a removed container."""
 
     def create() -> tuple[int, bytes] | None:
         answer = _send(second, f"/containers/create?name={name}", body)
@@ -336,8 +340,8 @@ def _wait_for_removal(stage: Stage) -> None:
         return found is None or bool(found["State"]["Dead"])
 
     def is_gone() -> bool:
-        # Of one that ends while it still starts, the engine sometimes cannot remove the folder; and
-        # while it still removes one, it refuses to, and keeps its name.
+        # The engine sometimes cannot remove the folder of a container that ends while it starts;
+        # it also refuses a removal while another one is in progress, and keeps the name.
         if stage.inspect() is not None:
             stage.docker("rm", "--force", stage.name, is_checked=False)
         return stage.inspect() is None
@@ -347,7 +351,7 @@ def _wait_for_removal(stage: Stage) -> None:
 
 
 def _live_and_die(second: SecondEngine, image: str, number: int) -> None:
-    """Have four at a time live, end in five ways, and be removed, under names that come again."""
+    """Run containers, four at a time, that end in five ways, are removed and reuse their names."""
     scripts = ("exit 0", "exit 3", "kill -9 $$; exit 137", "echo boom >&2; exit 1", "sleep 0.2")
 
     def live(first: int) -> None:
@@ -359,7 +363,7 @@ def _live_and_die(second: SecondEngine, image: str, number: int) -> None:
 
 
 def _wait_for_count(watch: Watch, number: int) -> Page:
-    """Wait until so many deaths are counted: not one is missing, and none is counted twice."""
+    """Wait until exactly this number of deaths is counted: none is missing or counted twice."""
 
     def count(page: Page) -> float:
         return sum(sample.value for sample in page.find("container_deaths_total"))

@@ -1,4 +1,4 @@
-"""Pages of recorded machines."""
+"""The metric pages of the demo's simulated machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Pages:
-    """What the exporter says of a machine.
+    """The metric pages that the exporter serves for a simulated machine.
 
     Args:
         machine: The machine.
@@ -28,15 +28,15 @@ class Pages:
         self._exposition = Exposition(openmetrics=True)
 
     def write(self, now: float) -> str:
-        """Return the page of a moment."""
+        """Return the text of the metric page at a moment."""
         return self._exposition.write(self._express(now)).decode()
 
     def read(self, now: float) -> dict[Series, float]:
-        """Return the value of each series at a moment."""
+        """Return the value of each series at a moment, by name and labels."""
         return {series: value for series, value, _ in self.read_typed(now)}
 
     def read_typed(self, now: float) -> Iterator[tuple[Series, float, str]]:
-        """Return each series at a moment, with its value and type."""
+        """Yield each series at a moment, with its value and type."""
         for block in self._express(now):
             values = iter(block.values)
             for family in block.describe():
@@ -50,7 +50,7 @@ class Pages:
 
 
 def pick(page: dict[Series, float], name: str, /, **labels: str) -> list[float]:
-    """Return the values of the series of a name that have these labels."""
+    """Return the values of all series with this name and these labels."""
     return [
         value
         for (found, pairs), value in page.items()

@@ -1,7 +1,8 @@
-"""Plays a week through alert rules, in the rule engine of `promtool test rules`.
+"""Replays a week of series through alert rules, in the rule engine of `promtool test rules`.
 
-Recording rules, `for` and `keep_firing_for` are evaluated once a minute by the engine itself. Which
-alerts fire is asked for every minute by expecting that none do: promtool reports where that is wrong.
+The engine itself evaluates recording rules, `for` and `keep_firing_for` once a minute. The test
+file expects that no alert fires in any minute; promtool then reports the alerts of each minute in
+which the expectation is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ALERT = re.compile(r'\{(__name__="ALERTS",[^}]*)\}')
 _PAIR = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _PART_OF_TIME = re.compile(r"(\d+)([wdhm])")
 _MINUTES = {"w": 7 * 24 * 60, "d": 24 * 60, "h": 60, "m": 1}
-# Comments, and names of labels: in strings, braces and behind keywords; what is left and is not called is a metric.
+# Comments, strings, label matchers in braces, and label lists behind keywords: none names a metric.
 _NO_METRIC = re.compile(
     r"#.*|\{(?:\"[^\"]*\"|[^}\"])*\}|\"[^\"]*\"|\b(?:on|ignoring|by|without|group_left|group_right)\s*\([^)]*\)"
 )
@@ -39,14 +40,14 @@ _IGNORED = frozenset({"__name__", "alertstate", "alertname", "severity", "compon
 
 @dataclass(frozen=True, slots=True, order=True)
 class Episode:
-    """A time in which an alert fired for one object.
+    """A period in which an alert fired for one object.
 
     Attributes:
-        alert: Its name.
-        severity: Of its rule.
-        start: Minute in which it began to fire.
-        end: Minute in which it no longer did.
-        labels: What it fired for.
+        alert: Name of the alert.
+        severity: Severity of its rule.
+        start: First minute in which the alert fired.
+        end: First minute in which the alert no longer fired.
+        labels: Labels of the object for which the alert fired.
     """
 
     alert: str
@@ -57,11 +58,11 @@ class Episode:
 
     @property
     def instance(self) -> str:
-        """Name of the machine; empty for an alert about no machine."""
+        """Name of the machine; empty if the alert is not about a machine."""
         return dict(self.labels).get("instance", "")
 
     def __str__(self) -> str:
-        """Write it in one line for a person."""
+        """Return a readable line with the time, duration, severity, alert and labels."""
         about = " ".join(f"{key}={value}" for key, value in self.labels if key != "uuid")
         day, minute = divmod(self.start, 24 * 60)
         when = f"{('Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun')[day]} {minute // 60:02}:{minute % 60:02}"
@@ -69,7 +70,7 @@ class Episode:
 
 
 def list_names(rules: Iterable[Path]) -> frozenset[str]:
-    """List the metrics that the expressions of rules name."""
+    """Return the names of the metrics in the expressions of rules."""
     return frozenset(
         name
         for path in rules
@@ -87,17 +88,17 @@ def replay(
     promtool: Path,
     directory: Path,
 ) -> list[Episode]:
-    """Play series through rules.
+    """Replay series through rules and return the alerts that fired.
 
     Args:
-        series: What the machines serve: selectors and values; one Prometheus has all of them.
+        series: Selectors and values of the series of all machines, as one Prometheus has them.
         rules: Files with one group each, in the order in which they are evaluated.
-        minutes: How many, from the beginning of the week.
-        promtool: The program.
-        directory: Where to write what it reads.
+        minutes: Number of minutes to replay, from the beginning of the week.
+        promtool: Path of the promtool program.
+        directory: Directory for the files that promtool reads.
 
     Returns:
-        Every time that an alert fired, in order.
+        Every period in which an alert fired, sorted.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "test.yml"
@@ -116,7 +117,7 @@ def replay(
         file.write("  promql_expr_test:\n")
         for minute in range(minutes):
             file.write(f"  - {{expr: '{QUESTION}', eval_time: {minute}m}}\n")
-    environment = {**os.environ, "GOGC": "800"}  # garbage is cheaper here than collecting it
+    environment = {**os.environ, "GOGC": "800"}  # fewer garbage collections make promtool faster
     done = subprocess.run(
         [promtool, "test", "rules", path],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The past that the boards are measured on has the series that the rules would have recorded."""
+"""The generated history for dashboard benchmarks has the series that the rules would record."""
 
 import json
 
@@ -15,10 +15,10 @@ FLEET = Fleet(HOSTS_PER_RUN + 1, BLOCK_SECONDS, 1_790_000_000 // BLOCK_SECONDS *
 
 @pytest.fixture(scope="module")
 def server(prometheus, promtool, tmp_path_factory):
-    """Start a Prometheus that holds two hours of a few machines, with all that can be made."""
+    """Start a Prometheus that holds two hours of a few machines, with every possible metric."""
     directory = tmp_path_factory.mktemp("history")
     (directory / "data").mkdir()
-    # The machines have GPUs; the golden scrape has an HPU besides, for which no board asks by name.
+    # The machines have GPUs. The golden scrape also has an HPU, which no dashboard queries by name.
     names = {one.name for one in copies.list_samples() if not one.name.startswith("hpu_")}
     copies.write_blocks(FLEET, names, directory / "data", promtool=promtool, report=print)
     with Server(prometheus, directory) as server:
@@ -27,7 +27,7 @@ def server(prometheus, promtool, tmp_path_factory):
 
 
 def ask(server, expr):
-    """Return the labels of what an expression gives at the end, without names."""
+    """Return the labels, without metric names, of an expression's result at the end."""
     answer = server.ask("query", query=expr, time=str(FLEET.end - STEP_SECONDS))
     assert answer["status"] == "success", answer
     return sorted(
@@ -41,13 +41,13 @@ RECORDS = [rule for rule in read_rulebook().records if not is_threshold(rule.nam
 
 @pytest.mark.parametrize("rule", RECORDS, ids=lambda rule: rule.name)
 def test_what_is_made_is_what_the_rules_would_record(server, rule):
-    """As many series, with the same labels."""
+    """A generated recording rule has as many series as its expression, with the same labels."""
     assert ask(server, rule.name) == ask(server, rule.expr) != []
 
 
 @pytest.mark.parametrize("name", ["run:rank_state:number", "run:training_verdict:number"])
 def test_states_are_those_that_the_rules_would_give(server, name):
-    """The dead are dead, and the others live."""
+    """The generated states equal those of the rules, and two series have the state 33."""
     (rule,) = (rule for rule in RECORDS if rule.name == name)
     assert ask(server, f"{name} != on (job, instance, run, rank) ({rule.expr})") == []
     assert len(ask(server, f"{name} == 33")) == 2

@@ -1,6 +1,6 @@
-"""The whole demo as a person starts it: the real programs, on free ports, with a short past.
+"""The whole demo as a user starts it: the real programs, on free ports, with a short history.
 
-`make test-long` gives it the past and the intervals that `make demo` has.
+`make test-long` runs it with the history and the intervals of `make demo`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ LONG = os.environ.get("TRAINVITALS_TEST_LONG") == "1"
 HOURS = 6 if LONG else 1.25  # GPU 5 was lost 70 minutes ago
 SCRAPE_SECONDS, EVALUATION_SECONDS = (15, 15) if LONG else (5, 2)
 RATE_SECONDS = 15.0  # the scrape interval in Grafana's data source
-PATIENCE_SECONDS = 300  # on a machine with time to spare
-# Of commands; on a busy machine all takes longer, and a hang still longer.
+PATIENCE_SECONDS = 300  # on a machine that is not busy
+# Time limit of a command: more than any command takes on a busy machine, unless it hangs.
 LONGEST_SECONDS = 1200
 
-# What the demo is not meant to fill, and why.
+# Panels that the demo is not meant to fill, and the reasons.
 MEANT_EMPTY = {
     "Energy per day": "it takes a whole day",
     "Targets that are not heard": "all machines answer",
@@ -55,14 +55,14 @@ pytestmark = [pytest.mark.timeout(2 * LONGEST_SECONDS), pytest.mark.long]
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A demo that runs.
+    """A running demo.
 
     Attributes:
-        state_dir: Where it keeps everything.
-        ports: The port of each program, by its flag.
-        ready: When it had started, as `time.monotonic` gives it.
-        patience_seconds: How long what comes later may take: as much longer as the start took.
-        said: What it said.
+        state_dir: Directory with all files of the demo.
+        ports: Port of each program, by the program's name.
+        ready: `time.monotonic()` when the demo had started.
+        patience_seconds: Time limit for later steps, which is longer if the start was slow.
+        said: Standard output of the start command.
     """
 
     state_dir: Path
@@ -72,32 +72,32 @@ class Demo:
     said: str
 
     def ask(self, path, method="POST", **words):
-        """Ask Prometheus' API, as `tests.integration.dashboards.live.server.Server` does."""
+        """Query Prometheus' API, as `tests.integration.dashboards.live.server.Server` does."""
         pairs = {f"{key}[]" if key == "match" else key: value for key, value in words.items()}
         url = f"http://127.0.0.1:{self.ports['prometheus']}/api/v1/{path}"
         where = {"params" if method == "GET" else "data": pairs}
         return request(method, url, **where).json()
 
     def name_firing(self):
-        """Name the alerts that fire, but for the one that always does."""
+        """Return the names of the alerts that fire, except Watchdog, which always fires."""
         alerts = self.ask("alerts", "GET")["data"]["alerts"]
         firing = {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
         return firing - {"Watchdog"}
 
 
 def command(*words):
-    """Return a command of the demo."""
+    """Return the command line of a demo command."""
     return (sys.executable, "-m", "fleet", *words)
 
 
 def environment():
-    """Return the environment in which the demo of this checkout is found."""
+    """Return an environment in which Python imports the demo of this checkout."""
     slack = {"SLACK_WEBHOOK_URL": "http://127.0.0.1:9/slack"}
     return {**os.environ, **slack, "PYTHONPATH": f"{ROOT / 'exporter'}:{ROOT}"}
 
 
 def run(*words):
-    """Run a command of the demo and give what came of it."""
+    """Run a demo command and return the completed process."""
     return subprocess.run(
         command(*words),
         cwd="/",
@@ -112,7 +112,7 @@ def run(*words):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory, prometheus, alertmanager):
-    """Return the demo, started as `make demo` starts it."""
+    """Start the demo as `make demo` does, and stop it afterwards."""
     state_dir = tmp_path_factory.mktemp("demo") / "state"
     names = ("exporter", "prometheus", "alertmanager", "grafana")
     ports = {name: find_lasting_port() for name in names}
@@ -130,7 +130,7 @@ def demo(tmp_path_factory, prometheus, alertmanager):
 
 
 def test_it_says_where_everything_is(demo):
-    """Each address that it prints answers, and each machine has one."""
+    """Each address that the demo prints answers, and each machine is listed with its address."""
     words = (word.rstrip(",") for word in demo.said.split())
     addresses = [word for word in words if word.startswith("http://127.0.0.1")]
     assert len(addresses) > len(MACHINES)
@@ -141,7 +141,7 @@ def test_it_says_where_everything_is(demo):
 
 
 def test_at_least_ten_different_alerts_fire(demo):
-    """Those that have held for long enough before the start fire at once, with their real `for`."""
+    """Alerts whose condition held for their real `for` before the start fire at once."""
     firing = demo.name_firing()
     assert len(firing) >= 10, firing
     assert firing >= {"AcceleratorLost", "GPUHighTemperature", "ContainerOOMKilled"}
@@ -150,7 +150,7 @@ def test_at_least_ten_different_alerts_fire(demo):
 
 
 def test_the_past_and_the_present_are_one(demo):
-    """No scrape is missing for longer than Prometheus looks back, and no counter is reset."""
+    """No gap between history and live scrapes exceeds 45 s, and no counter is reset."""
     asked = {"query": 'up{instance="orion"}[20m]'}
     (series,) = demo.ask("query", **asked)["data"]["result"]
     moments = [float(moment) for moment, _ in series["values"]]
@@ -160,7 +160,7 @@ def test_the_past_and_the_present_are_one(demo):
 
 
 def test_every_panel_that_is_meant_to_be_filled_is(demo):
-    """On one of the machines or runs, within minutes of the start."""
+    """Every dashboard panel, except the listed ones, has data for at least one machine or run."""
     boards = read_boards()
     assert len(boards) == 5
     empty = {}
@@ -175,7 +175,7 @@ def test_every_panel_that_is_meant_to_be_filled_is(demo):
 
 
 def look_at(asked, board):
-    """Look at a board with each of its hosts or runs, and give its panels and those with data."""
+    """Query a dashboard for each host or run; return its panel titles and those with data."""
     look = Look(
         time.time(),
         read_seconds(board.json["time"]["from"]),
@@ -203,7 +203,7 @@ def look_at(asked, board):
 
 
 def test_a_second_start_changes_nothing(demo):
-    """It says that the demo runs, where, and what fires."""
+    """A second `up` prints that the demo is running and its addresses, and starts no process."""
     before = find_processes(demo.state_dir)
     done = run("up", f"--state-dir={demo.state_dir}")
     assert done.returncode == 0, done.stderr
@@ -213,14 +213,14 @@ def test_a_second_start_changes_nothing(demo):
 
 
 def test_it_sends_no_message(demo):
-    """No receiver has an address, whatever the environment says."""
+    """No Alertmanager receiver of the demo has an address, even if the environment names one."""
     text = (demo.state_dir / "config/alertmanager/alertmanager.yml").read_text()
     assert "http" not in text.replace("http://localhost", "")
     assert "_configs" not in text
 
 
 def test_it_ends_and_leaves_nothing_behind(demo):
-    """No process, no port, no file."""
+    """`down` leaves no process, no open port and no file of the demo."""
     done = run("down", f"--state-dir={demo.state_dir}")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "stopped alertmanager, exporter, prometheus\n"
@@ -232,7 +232,7 @@ def test_it_ends_and_leaves_nothing_behind(demo):
 
 
 def test_an_interrupted_start_leaves_nothing_behind(tmp_path, prometheus, alertmanager):
-    """Ctrl-C while the past is written ends what was begun."""
+    """Ctrl-C while the history is written leaves no process and no file of the demo."""
     state_dir = tmp_path / "state"
     process = subprocess.Popen(
         command("up", f"--state-dir={state_dir}"),
@@ -254,7 +254,7 @@ def test_an_interrupted_start_leaves_nothing_behind(tmp_path, prometheus, alertm
 
 
 def test_without_prometheus_there_are_the_live_pages(tmp_path):
-    """The exporter runs alone and shows every machine."""
+    """The demo starts only the exporter, which serves every machine, if Prometheus is missing."""
 
     def find(name):
         raise StackError(f"no {name} here")
@@ -274,7 +274,7 @@ def test_without_prometheus_there_are_the_live_pages(tmp_path):
 
 @pytest.mark.parametrize("what", ["up", "down"])
 def test_a_directory_of_somebody_else_stays(tmp_path, what):
-    """The demo removes only what it has made."""
+    """`up` and `down` refuse a directory with files that the demo did not create."""
     (tmp_path / "thesis.tex").write_text("a year")
     done = run(what, f"--state-dir={tmp_path}")
     assert done.returncode == 2
@@ -283,7 +283,7 @@ def test_a_directory_of_somebody_else_stays(tmp_path, what):
 
 
 def test_a_port_that_is_taken_is_named(tmp_path, prometheus, alertmanager):
-    """The demo refuses it before it makes any past."""
+    """The demo refuses a port that is in use before it writes any history."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

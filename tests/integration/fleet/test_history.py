@@ -1,4 +1,4 @@
-"""The past of machines and rules as text for promtool."""
+"""The history of simulated machines and rules, written as text for promtool."""
 
 import re
 from itertools import chain
@@ -17,21 +17,21 @@ SAMPLE = re.compile(r'[a-z_0-9]+\{(?:[a-z_]+="[^"]*",?)+\} [0-9.e+-]+ [0-9]{10}'
 
 
 def test_moments_are_the_same_whoever_asks():
-    """They are whole half minutes, both ends included."""
+    """The moments between two times are whole half minutes, with both ends included."""
     assert list(list_moments(1000.5, 1100)) == [1020, 1050, 1080]
     assert list(list_moments(1020, 1080)) == [1020, 1050, 1080]
     assert list(list_moments(1081, 1090)) == []
 
 
 def test_moments_are_split_where_blocks_begin():
-    """A block of Prometheus begins at every even hour."""
+    """Moments are split at every even hour, at which a block of Prometheus begins."""
     parts = list(split_moments([7140, 7170, 7200, 7230, 14_400]))
     assert parts == [[7140, 7170], [7200, 7230], [14_400]]
 
 
 @pytest.mark.parametrize("machine", build_machines(BEGIN), ids=lambda machine: machine.name)
 def test_a_scrape_of_the_past_is_what_prometheus_would_keep(machine):
-    """Each sample has the target's labels and the moment, and each series is there once."""
+    """Each sample has the target's labels and the timestamp, and each series occurs once."""
     lines = Scribe(machine).write(int(BEGIN)).splitlines()
     assert [line for line in lines if not SAMPLE.fullmatch(line)] == []
     assert all(line.endswith(f" {BEGIN:.0f}") for line in lines)
@@ -42,7 +42,7 @@ def test_a_scrape_of_the_past_is_what_prometheus_would_keep(machine):
 
 
 def test_an_alert_waits_fires_and_stays():
-    """It fires once it has held for a minute, and half a minute on; also across two writings."""
+    """An alert obeys `for` and `keep_firing_for`, even if its history is written in parts."""
     rule = {
         "alert": "Hot",
         "for": "1m",
@@ -75,7 +75,7 @@ def test_an_alert_waits_fires_and_stays():
 
 
 def test_records_come_after_what_they_need():
-    """A layer has what needs only the layers before it."""
+    """A recording rule is in a later layer than the recording rules that its expression needs."""
     records = [rule for rule in read_rules(ROOT / "prometheus/rules") if "record" in rule]
     layers = [[rule["record"] for rule in layer] for layer in sort_records(records)]
     assert sorted(chain.from_iterable(layers)) == sorted(rule["record"] for rule in records)
@@ -88,14 +88,14 @@ def test_records_come_after_what_they_need():
 
 
 def test_records_that_need_each_other_are_refused():
-    """Nothing could be evaluated first."""
+    """Recording rules that depend on each other raise a `StackError` that names them."""
     records = [{"record": "a:b:c", "expr": "d:e:f"}, {"record": "d:e:f", "expr": "a:b:c + 1"}]
     with pytest.raises(StackError, match="a:b:c, d:e:f"):
         list(sort_records(records))
 
 
 def test_prometheus_has_the_past(workshop, prometheus, promtool):
-    """Of machines, of recording rules and of alerts, from blocks of 40 minutes."""
+    """Prometheus serves 40 minutes of history of machines, recording rules and alerts."""
     blocks = workshop / "server/data"
     blocks.mkdir(parents=True)
     moments = list_moments(BEGIN - 2400, BEGIN)
@@ -123,6 +123,6 @@ def test_prometheus_has_the_past(workshop, prometheus, promtool):
 
 
 def ask(port, query):
-    """Return the labels and values of an instant vector at the story's beginning."""
+    """Return the labels and values of an instant query at `BEGIN`."""
     found = Prometheus(f"http://127.0.0.1:{port}").query(query, BEGIN)
     return [(each.labels, each.last) for each in found]

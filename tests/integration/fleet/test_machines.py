@@ -1,4 +1,4 @@
-"""The recorded machines and their stories."""
+"""The simulated machines of the demo and their scripts."""
 
 import re
 from functools import cache
@@ -14,23 +14,23 @@ from tests.integration.fleet.pages import BEGIN, Pages, pick
 ROOT = Path(__file__).parents[3]
 NAMES = [module.__name__.rpartition(".")[2] for module in MACHINES]
 MINUTE = 60
-# It never happens on these machines that a value is NaN; the last two are the runner's.
+# No training value is ever NaN on these machines.
 NOT_SERVED = {"training_nonfinite_last_timestamp_seconds"}
 
 
 @cache
 def machine(name):
-    """Return a machine's pages; what they are made of is made once."""
+    """Return the pages of a machine, which are created only once."""
     return Pages({each.name: each for each in build_machines(BEGIN)}[name])
 
 
 def seen(name, minutes):
-    """Return the page of a machine so many minutes after the story's beginning."""
+    """Return a machine's series this number of minutes after its script begins."""
     return machine(name).read(BEGIN + MINUTE * minutes)
 
 
 def documented():
-    """Name the metrics of docs/metrics.md, but for those of the runner."""
+    """Return the names of the metrics in docs/metrics.md, except those of the collectors."""
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     text, _, _ = text.partition("## The collectors themselves")
     return set(re.findall(r"^\| `([a-z0-9_]+)` \|", text, re.MULTILINE))
@@ -38,7 +38,7 @@ def documented():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_valid_and_names_what_is_documented(name):
-    """prometheus_client reads it, and knows no other metrics."""
+    """prometheus_client parses a machine's page, and all its metrics are in docs/metrics.md."""
     text = machine(name).write(BEGIN)
     families = list(text_string_to_metric_families(text))
     served = set(re.findall(r"^# TYPE (\S+) (?:gauge|histogram|unknown)$", text, re.MULTILINE))
@@ -51,7 +51,7 @@ def test_a_page_is_valid_and_names_what_is_documented(name):
 
 
 def test_the_machines_tell_everything_that_the_exporter_can():
-    """Each documented metric is served by one of them, now or an hour and a quarter ago."""
+    """Each documented metric is served by one of the machines at one of three moments."""
     served = {
         series for name in NAMES for minutes in (0, -75, 1.5) for series, _ in seen(name, minutes)
     }
@@ -61,7 +61,7 @@ def test_the_machines_tell_everything_that_the_exporter_can():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_counters_never_go_backwards(name):
-    """Over three hours, but for those of a process or a container that was started again."""
+    """A counter falls in three hours only if its process or container was started again."""
     before = {}
     for now in range(int(BEGIN) - 5000, int(BEGIN) + 5800, 75):
         page = list(machine(name).read_typed(now))
@@ -81,13 +81,13 @@ def test_counters_never_go_backwards(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_machine_answers_every_client_alike(name):
-    """What another process asked before makes no difference."""
+    """A machine's page does not depend on which pages were read before."""
     fresh = Pages({each.name: each for each in build_machines(BEGIN)}[name])
     assert fresh.read(BEGIN + 777) == seen(name, 777 / MINUTE)
 
 
 def test_a_gpu_overheats():
-    """GPU 3 is above its limit and throttled, the run on it is slower; two hours later all is well."""
+    """GPU 3 overheats, throttles and slows its run at minute 10, and has recovered by minute 90."""
     hot, cool = seen("atlas", 10), seen("atlas", 90)
     headroom = "accelerator_temperature_headroom_celsius"
     assert pick(hot, headroom, device="3") == [-1]
@@ -102,7 +102,7 @@ def test_a_gpu_overheats():
 
 
 def test_a_gpu_is_lost_for_good():
-    """GPU 5 was there, reported Xid 79 and has its state alone; its run died with it."""
+    """GPU 5 reports Xid 79, has only its state from then on, and its run dies with exit code 1."""
     before, after, late = seen("atlas", -71), seen("atlas", -69), seen("atlas", 600)
     assert [pick(page, "accelerator_up", device="5") for page in (before, after, late)] == [
         *([1], [0], [0])
@@ -117,7 +117,7 @@ def test_a_gpu_is_lost_for_good():
 
 
 def test_a_run_trains_stalls_dies_and_starts_again():
-    """bert-large hangs when the story begins, is dead five minutes later and back after ten."""
+    """bert-large stalls at minute 0, is dead at minute 6 and trains again at minute 12."""
     course = [seen("orion", minutes) for minutes in (-8, 0, 6, 12)]
     up = [pick(page, "training_process_up", run="bert-large", rank="0") for page in course]
     assert up == [[1], [1], [0], [1]]
@@ -132,7 +132,7 @@ def test_a_run_trains_stalls_dies_and_starts_again():
 
 
 def test_a_container_is_killed_for_memory_again_and_again():
-    """sweep-worker-1 fills its memory, dies, and its run with it, every 165 s."""
+    """sweep-worker-1 fills its memory and is killed together with its run every 165 s."""
     pages = [machine("orion").read(BEGIN + second) for second in (0, 70, 90, 120, 165)]
     filled = [
         pick(page, "container_memory_working_set_bytes", name="sweep-worker-1") for page in pages
@@ -152,7 +152,7 @@ def test_a_container_is_killed_for_memory_again_and_again():
 
 
 def test_gaudi_cards_wait_for_data():
-    """Four are hardly used, although their run holds them; the other four rest."""
+    """Four Gaudi cards are used for less than 20 %, as their run waits for data; four are idle."""
     page = seen("hera", 0)
     used = pick(page, "hpu_utilization_percent")
     assert all(10 <= each < 20 for each in used[:4])
@@ -161,7 +161,7 @@ def test_gaudi_cards_wait_for_data():
 
 
 def test_a_run_finishes_again_and_again():
-    """unet-seg gets no better, ends well, and is seen for another quarter of an hour."""
+    """unet-seg has 12 evaluations without improvement, and at minute 10 it has finished."""
     page, ended = seen("lyra", 0), seen("lyra", 10)
     assert pick(page, "training_evaluations_since_improvement") == [12]
     assert 0 < pick(page, "training_metric", name="val_iou")[0] < 0.81
@@ -170,7 +170,7 @@ def test_a_run_finishes_again_and_again():
 
 
 def test_a_machine_is_quiet():
-    """Vega has no accelerator, no run, no container, and leaves them out."""
+    """Vega has no accelerator and no container, and its page has no series of them."""
     names = {series for series, _ in seen("vega", 0)}
     assert not [name for name in names if name.startswith(("container_", "hpu_", "gpu_"))]
     assert pick(seen("vega", 0), "accelerator_devices") == [0, 0]
@@ -178,7 +178,7 @@ def test_a_machine_is_quiet():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_story_is_the_same_whenever_it_begins(name):
-    """A story that begins a day later has the same stages; only the wandering is another."""
+    """A script that begins a day later has the same stages; only its random noise differs."""
     later = Pages({each.name: each for each in build_machines(BEGIN + 86_400)}[name])
     staged = ("training_process_up", "training_phase", "accelerator_up", "container_state")
     ours, theirs = machine(name).read(BEGIN), later.read(BEGIN + 86_400)
@@ -188,7 +188,7 @@ def test_the_story_is_the_same_whenever_it_begins(name):
 
 
 def test_stages_last_whole_cells():
-    """A total is right at the edge of a stage only there."""
+    """Every stage lasts a multiple of 15 s, because totals are exact only at such edges."""
     stages = [("train", 90), ("dead", 30)]
     script = Story(BEGIN).script(*stages, into=45)
     assert script.at(BEGIN).start == BEGIN - 45

@@ -1,12 +1,12 @@
-"""An ordinary week of eight machines, played through all alert rules.
+"""An ordinary week of eight machines, replayed through all alert rules.
 
-The week is made by `fleet/week.py`, from fixed seeds: runs that start, evaluate, save, are restarted
-and finish, idle nights, copies of datasets, a planned reboot. It is played by the rule engine of
-promtool, minute by minute. In full it takes minutes; otherwise nine hours of one machine of each
-kind is played, with fewer cards.
+`fleet/week.py` generates the week from fixed seeds: runs that start, evaluate, save, are restarted
+and finish, idle nights, copies of datasets, and a planned reboot. The rule engine of promtool
+evaluates the rules minute by minute. The full week takes minutes and is a long test; otherwise the
+tests replay nine hours of one machine of each kind, with fewer cards.
 
-A machine that is rebooted is away for longer than ExporterDown waits, and rightly so: who reboots
-sets a silence for it first, and so does this week.
+A reboot takes longer than ExporterDown waits, so that the alert fires. An administrator who reboots
+a machine sets a silence first, and so does this week.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RULES = tuple(ROOT / f"prometheus/rules/{group}.yml" for group in GROUPS)
 SEEDS = Path(__file__).with_name("seeds.yml")
 IS_LONG = bool(os.environ.get("TRAINVITALS_TEST_LONG"))
 
-# Cards that are played: those that do the same are left out, which keeps the week to a few minutes.
+# Number of cards that are replayed; cards that do the same are left out to save time.
 WEEK_CARDS = {
     "h100-1": 2,
     "h100-2": 1,
@@ -42,23 +42,23 @@ WEEK_CARDS = {
     "a100-2": 1,
     "h100-3": 1,
 }
-# Monday from 6:50 on, of one machine of each kind, and how many cards it has then.
+# One machine of each kind, with its number of cards, replayed from Monday 6:50 on.
 SHORT_NODES = {"h100-1": 2, "rtx-1": 1, "gaudi-1": 1}
 SHORT_BEGIN, SHORT_MINUTES = at(0, 6, 50), 9 * 60
 
-# Set by who rebooted a100-2: from when until when.
+# The administrator who rebooted a100-2 set this silence: its begin and end.
 SILENCES = {"a100-2": (at(2, 11, 55), at(2, 12, 20))}
 
 
 @dataclass(frozen=True, slots=True)
 class Deserved:
-    """An alert that an ordinary week may bring.
+    """An alert that rightly fires in an ordinary week.
 
     Attributes:
-        alert: Its name.
-        instance: On which machine.
-        count: How often it fires there.
-        because: Why it is right.
+        alert: Name of the alert.
+        instance: Machine on which the alert fires.
+        count: How often the alert fires on the machine.
+        because: Why the alert is right to fire.
     """
 
     alert: str
@@ -86,7 +86,7 @@ DESERVED_IN_SHORT = (
     Deserved("TrainingRunFailed", "h100-1", 1, _RESTARTED),
 )
 
-# What Prometheus and Alertmanager say of themselves all the time.
+# Constant values of the metrics that Prometheus and Alertmanager export about themselves.
 STACK = {
     "prometheus": {
         "up": 1,
@@ -103,7 +103,7 @@ STACK = {
     },
 }
 
-# Words in expressions that no series of the week has, and why.
+# Metrics in the rules' expressions that the week does not have, and the reasons.
 ABSENT = {
     "accelerator_memory_limit_bytes": "no limit is set",
     "accelerator_temperature_limit_celsius": "no limit is set",
@@ -124,14 +124,14 @@ ABSENT = {
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """What fired in a week.
+    """The alerts that fired in a week.
 
     Attributes:
         ours: Alerts of the project's rules.
-        seeds: Alerts of the rules that it began with.
-        nodes: How many machines there were.
-        days: How long it was.
-        deserved: What may have fired.
+        seeds: Alerts of the rules with which the project began.
+        nodes: Number of machines.
+        days: Length of the replayed time in days.
+        deserved: Alerts that should have fired.
     """
 
     ours: Sequence[Episode]
@@ -143,7 +143,7 @@ class Week:
 
 @pytest.fixture(scope="module")
 def week(promtool, tmp_path_factory):
-    """Play the week, or nine hours of it where time is short."""
+    """Replay the whole week in a long test, and otherwise nine hours of it."""
     directory = tmp_path_factory.mktemp("week")
     if IS_LONG:
         fleet, minutes = plan_week(), WEEK
@@ -170,7 +170,7 @@ def week(promtool, tmp_path_factory):
 
 
 def write(nodes, minutes, rules):
-    """Return the series of machines that rules ask for, and those of the stack that watches them."""
+    """Yield the series of the machines that the rules name, and those of Prometheus' own stack."""
     names = list_names(rules)
     for node in nodes:
         yield from node.write(minutes, names)
@@ -209,7 +209,7 @@ def _print(title: str, episodes: Sequence[Episode], week: Week) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_an_ordinary_week_has_no_page(week):
-    """No critical alert fires in an ordinary week, but for a reboot that was announced."""
+    """No critical alert fires in an ordinary week, except during a reboot that was silenced."""
     _print("the rules", week.ours, week)
     pages = [episode for episode in week.ours if episode.severity == "critical"]
     assert [str(page) for page in pages if not _is_silenced(page)] == []
@@ -220,7 +220,7 @@ def test_an_ordinary_week_has_no_page(week):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_every_warning_is_deserved(week):
-    """What fires without paging is exactly what is listed here with the reason why it should."""
+    """The alerts that are not critical are exactly the listed ones, each with a reason."""
     others = [episode for episode in week.ours if episode.severity != "critical"]
     for episode in others:
         print(episode)
@@ -232,7 +232,7 @@ def test_every_warning_is_deserved(week):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_first_rules_page_for_nothing_on_the_same_week(week):
-    """The rules that the project began with page many times where ours are quiet."""
+    """The rules with which the project began send many pages in the week, all of one alert."""
     _print("the seeds' rules", week.seeds, week)
     pages = Counter(episode.alert for episode in week.seeds if episode.severity == "critical")
     assert pages.keys() == {"TrainingStalled"}
@@ -240,7 +240,7 @@ def test_the_first_rules_page_for_nothing_on_the_same_week(week):
 
 
 def test_a_hang_and_a_hot_card_are_found_in_the_same_week(promtool, tmp_path):
-    """The same morning with a rank that hangs and a card that overheats pages once for each."""
+    """A rank that hangs and a card that overheats in the same morning page once each."""
     minutes = 5 * 60
     training, hot = _take_short()[:2]
     attempt = training.attempts[0]
@@ -261,7 +261,7 @@ def test_a_hang_and_a_hot_card_are_found_in_the_same_week(promtool, tmp_path):
 
 
 def test_no_rule_is_blind_to_the_week():
-    """Every metric that a rule names is in the week, or is absent for a reason given here."""
+    """Every metric in a rule's expression is in the week or is listed in `ABSENT` with a reason."""
     selectors = write(_take_short(), SHORT_MINUTES, RULES)
     served = {selector.partition("{")[0] for selector, _ in selectors}
     recorded = {

@@ -1,10 +1,10 @@
-"""A round of damaged inputs at one door, under the same promises at each.
+"""A round of damaged inputs to one entry point, with the same guarantees for each.
 
     fuzz("logs", Mutations(corpus), read)
 
-No call takes over a second, none raises what it does not document or logs a traceback, no text that
-it returns has what lies outside, and the memory stays flat. `FUZZ_SECONDS` is how long a round lasts;
-`FUZZ_SEED` repeats one, and a failure names it.
+No call takes more than a second, raises an undocumented exception or logs a traceback; no returned
+text contains the content of files outside the allowed directories; and the memory does not grow.
+`FUZZ_SECONDS` sets how long a round lasts. `FUZZ_SEED` repeats a round; a failure prints its seed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tests.support.mutations import Mutations
 from trainvitals.errors import TrainvitalsError
 
 CANARY = "canary-8c1f0b52"
-# A call that coverage traces takes several times as long.
+# A call takes several times as long while coverage traces it.
 MOST_SECONDS = 1.0 if sys.gettrace() is None else 4.0
 SECONDS_OF_A_DOOR, SECONDS_OF_A_LONG_ROUND = 20, 3600
 _DEFAULT_SECONDS = (
     SECONDS_OF_A_LONG_ROUND if os.environ.get("TRAINVITALS_TEST_LONG") else SECONDS_OF_A_DOOR
 )
 SECONDS = float(os.environ.get("FUZZ_SECONDS", _DEFAULT_SECONDS))
-# What runs with each change meets the same inputs each time; a longer round meets new ones.
+# A short round, which runs for each change, repeats its inputs; a longer round has new inputs.
 _NEW_SEED = SystemRandom().randrange(1 << 32) if SECONDS > SECONDS_OF_A_DOOR else 1
 SEED = int(os.environ.get("FUZZ_SEED", _NEW_SEED))
 TIMEOUT = pytest.mark.timeout(240 + 3 * SECONDS)
 _WARM_UP = 0.4
-# This process keeps what its tests have seen; a server does not.
+# The test process may grow more than a server, because it keeps data of the tests.
 _MOST_GROWTH_BYTES = 24 << 20
 _MOST_GROWTH_OF_A_SERVER_BYTES = 8 << 20
 _SHOWN = 3000
@@ -48,14 +48,14 @@ Take = Callable[[bytes], str]
 
 
 class Complaints(logging.Handler):
-    """Keeps the tracebacks that the package logs."""
+    """A logging handler that keeps the tracebacks that the package logs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
+        """Keep a record with a traceback."""
         if record.exc_info:
             self.found.append(f"{record.getMessage()}\n{record.exc_info}")
 
@@ -68,23 +68,23 @@ def fuzz(
     clock: Callable[[], float] = time.thread_time,
     memory: psutil.Process | None = None,
 ) -> int:
-    """Hand in one input after the other until the time is over; return how many.
+    """Try one input after another until the time is over, and return the number of inputs.
 
     Args:
-        door: What is tried, for messages.
+        door: Name of the entry point, for messages.
         mutations: The inputs.
-        take: Hands one in, and returns what is shown of it.
-        clock: Measures a call; the processor time of this thread, for a call that waits the time.
-        memory: The process that is to stay flat; this one when None.
+        take: Passes an input to the entry point and returns the text that users would see.
+        clock: Clock for a call: this thread's processor time, or real time if a call waits.
+        memory: The process whose memory must not grow; the test process if None.
 
     Raises:
-        AssertionError: A promise was broken; the message has the seed, the number and the input.
+        AssertionError: A guarantee was broken; the message has the seed, the number and the input.
     """
     process = memory or psutil.Process()
     complaints = Complaints()
     logger = logging.getLogger("trainvitals")
     logger.addHandler(complaints)
-    logger.propagate = False  # pytest would keep each line
+    logger.propagate = False  # pytest would keep every logged line in memory
     began = time.monotonic()
     number, warm_bytes = 0, 0
     try:
@@ -106,11 +106,11 @@ def fuzz(
 
 
 def _try(take: Take, data: bytes, clock: Callable[[], float], complaints: Complaints) -> str | None:
-    """Return which promise an input breaks; None if all are kept."""
+    """Return which guarantee an input breaks, or None if it breaks none."""
     began = clock()
     try:
         shown = take(data)
-    except Exception:  # noqa: BLE001 - whatever it is, the input is to be named
+    except Exception:  # noqa: BLE001 - any exception is reported together with the input
         return traceback.format_exc()
     seconds = clock() - began
     for _ in range(_TRIES):
@@ -127,7 +127,7 @@ def _try(take: Take, data: bytes, clock: Callable[[], float], complaints: Compla
 
 
 def refusal(error: TrainvitalsError) -> str:
-    """Return what a refusal says, which is one line."""
+    """Return the message of a refusal, which must be one line."""
     message = str(error)
     assert "\n" not in message, ascii(message[:_SHOWN])
     return message
@@ -141,7 +141,7 @@ def _tell(door: str, number: int, data: bytes, broken: str) -> str:
 
 
 def _measure(process: psutil.Process) -> int:
-    """Return the resident bytes of a process."""
+    """Return the resident memory of a process in bytes."""
     if process.pid == os.getpid():
         gc.collect()
     return int(process.memory_info().rss)

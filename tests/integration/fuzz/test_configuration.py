@@ -1,4 +1,4 @@
-"""Files of the administrator, cut in half by a full disk or mistyped: web configuration and `.env`."""
+"""Damaged files of the administrator, truncated or mistyped: web configuration and `.env`."""
 
 from tests.integration.fuzz.fuzzing import CANARY, TIMEOUT, fuzz, refusal
 from tests.support.certificates import make_certificate
@@ -11,7 +11,7 @@ from trainvitals.http.web_config import WebConfigFile, find_opening, read_web_co
 from trainvitals.stack.settings import exposes_secrets, read_dotenv, read_settings
 
 pytestmark = TIMEOUT
-LONGEST = 1 << 14  # nobody else writes it, and PyYAML takes its time
+LONGEST = 1 << 14  # PyYAML is slow, and only the administrator writes this file
 HASH = "$2y$10$" + "a" * 53
 WEB = (
     f"basic_auth_users: {{ann: {HASH}, bob: {HASH}}}\n",
@@ -35,7 +35,7 @@ SIGNS = (
 
 
 def test_no_web_configuration_costs_more_than_a_refusal(tmp_path):
-    """It is read, or refused in one line, and opens nothing that another had closed."""
+    """A damaged web configuration is read or refused in one line, and disables no passwords."""
     make_certificate(tmp_path)
     (tmp_path / "outside").write_text(CANARY)
     path, kept = tmp_path / "web.yml", tmp_path / "kept.yml"
@@ -60,7 +60,7 @@ def test_no_web_configuration_costs_more_than_a_refusal(tmp_path):
 
 
 def run(read):
-    """Return why a file is refused; nothing if it is not."""
+    """Return the reason why a file is refused, or an empty string if it is accepted."""
     try:
         read()
     except ConfigurationError as error:
@@ -69,7 +69,7 @@ def run(read):
 
 
 def test_no_dotenv_costs_more_than_a_refusal(tmp_path):
-    """It becomes settings and receivers, or is refused in one line that quotes no secret."""
+    """A damaged `.env` is read, or refused in one line that contains no secret."""
     path = tmp_path / ".env"
     environ = {"HOME": str(tmp_path)}
     base = ROOT / "alertmanager/alertmanager.yml"

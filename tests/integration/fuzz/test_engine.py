@@ -1,4 +1,4 @@
-"""Answers of a container engine as no engine writes them, to `diagnose` and to the exporter."""
+"""Damaged answers of a container engine, to `diagnose` and to the exporter."""
 
 import json
 import re
@@ -29,17 +29,17 @@ from trainvitals.views.death.report import format_deaths, format_report
 pytestmark = TIMEOUT
 INSPECTIONS = ROOT / "tests/fixtures/inspections"
 NAMES = ("ping", "version", "info", "list", "inspect", "logs", "events")
-# An input has the answers to some questions, a section for each.
+# An input has the answers to some requests, one section for each.
 SECTION = re.compile(rb"^-- (\w+) --\n", re.MULTILINE)
 DAY_SECONDS = 86_400.0
 
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Answers each question with bytes.
+    """A server that answers each request with prepared bytes.
 
     Args:
-        path: The socket.
-        answers: Whole answers, with their heads, by name.
+        path: Path of the Unix socket.
+        answers: Whole HTTP answers, with their headers, by name.
     """
 
     daemon_threads = True
@@ -51,16 +51,16 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(str(path), Handler)
 
     def handle_error(self, request, client_address):
-        """Let a client hang up."""
+        """Ignore errors such as a client that closes the connection."""
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """Answers one question."""
+    """A request handler that answers one request."""
 
     server: Engine
 
     def handle(self):
-        """Read the head, answer, and end."""
+        """Read the request's head, send the answer and close the connection."""
         line = self.rfile.readline().decode()
         while self.rfile.readline().strip():
             pass
@@ -70,7 +70,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 def choose(line):
-    """Return which answer a request line is about."""
+    """Return the name of the answer to a request line."""
     path = line.split()[1].partition("?")[0]
     kinds = {"/json": "inspect", "/logs": "logs", "/events": "events", "/info": "info"}
     if path.endswith("/containers/json"):
@@ -82,7 +82,7 @@ def choose(line):
 
 
 def write_answers(data):
-    """Return whole answers, of which those that an input has are damaged."""
+    """Return all HTTP answers, with those in the input in place of the good ones."""
     parts = SECTION.split(data)
     bodies = {
         **list_good(),
@@ -101,7 +101,7 @@ def write_answers(data):
 
 
 def list_good():
-    """Return what an engine answers about a container that was killed."""
+    """Return an engine's good answers about a container that was killed."""
     now = time.time()
     inspection = write_inspection(now - 100, now - 40, environ=(f"TOKEN={CANARY}",))
     events = [
@@ -126,12 +126,12 @@ def list_good():
 
 
 def write_json(value):
-    """Return a value as an engine writes it."""
+    """Return a value as JSON with a newline, as an engine writes it."""
     return json.dumps(value).encode() + b"\n"
 
 
 def list_corpus():
-    """Return inputs: every answer as it is, with its head, and what real engines said."""
+    """Return inputs: good answers with and without headers, and inspections of real engines."""
     good = list_good()
     whole = write_answers(b"")
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -147,7 +147,7 @@ def list_corpus():
 
 @pytest.fixture
 def engine(tmp_path):
-    """Return an engine that answers as a good one, until its answers are replaced."""
+    """Start an engine that sends good answers until a test replaces them."""
     with Engine(tmp_path / "engine.sock", write_answers(b"")) as engine:
         thread = threading.Thread(target=engine.serve_forever, args=(0.01,))
         thread.start()
@@ -157,7 +157,7 @@ def engine(tmp_path):
 
 
 def test_no_answer_of_an_engine_costs_a_diagnosis_or_a_scrape(engine, tmp_path):
-    """Each is diagnosed or refused in one line, and the exporter that asks beside it goes on."""
+    """Damaged answers are diagnosed or refused in one line, and the exporter keeps working."""
     address = f"unix://{engine.server_address}"
     kmsg = tmp_path / "kmsg"
     kmsg.write_text("")

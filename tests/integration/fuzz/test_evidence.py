@@ -1,4 +1,4 @@
-"""What strangers send to be diagnosed: folders of evidence, logs and kernel logs."""
+"""Damaged evidence from untrusted users: folders of evidence, logs and kernel logs."""
 
 import shutil
 import time
@@ -28,7 +28,7 @@ KERNEL_LOGS = ROOT / "tests/fixtures/kernel_log"
 
 
 def read_archives():
-    """Return the deaths that were collected, without the verdicts that they must get."""
+    """Return the collected deaths without their expected verdicts, and a sample of a cgroup."""
     archives = [
         "".join(f"-- {file} --\n{text}" for file, text in deaths.read_files(name).items()).encode()
         for name in list_deaths()
@@ -39,7 +39,7 @@ def read_archives():
 
 
 def test_no_folder_of_evidence_costs_more_than_a_refusal(tmp_path):
-    """Each is diagnosed in every form, or refused in one line; a link in it leads nowhere."""
+    """A damaged folder is diagnosed or refused in one line, and its symbolic links are not read."""
     outside = tmp_path / "outside"
     (outside / "cgroup").mkdir(parents=True)
     for path in (outside / "file", outside / "cgroup/memory.events", outside / "cgroup/memory.max"):
@@ -63,7 +63,7 @@ def test_no_folder_of_evidence_costs_more_than_a_refusal(tmp_path):
 
 
 def write_folder(folder, data, outside):
-    """Write the files of an archive; those that it lacks are links that lead out of the folder."""
+    """Write the files of an archive; the missing files become links that lead out of the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "cgroup").mkdir(parents=True)
     _, files = split_archive(data.decode(errors="surrogateescape"))
@@ -80,24 +80,24 @@ def write_folder(folder, data, outside):
 
 
 def diagnose(evidence):
-    """Return the diagnosis of evidence that was handed in."""
+    """Return the diagnosis of evidence that was read from files."""
     return diagnose_evidence(evidence, asked=time.time(), origin="a folder")
 
 
 def show(diagnosis):
-    """Return all that is said of a death."""
+    """Return the diagnosis as text, Markdown and JSON."""
     texts = (
         format_report(diagnosis, width=80, lines=50),
         format_markdown(diagnosis, lines=50),
         format_document(diagnosis),
     )
     for text in texts:
-        text.encode()  # printed
+        text.encode()  # must be possible, as each text is printed
     return "".join(texts)
 
 
 def test_no_line_of_the_kernel_log_costs_a_scrape(tmp_path):
-    """As a device that is followed, and as a file that is examined."""
+    """Damaged kernel logs are read without an error, both as `/dev/kmsg` and as evidence files."""
     device, file = tmp_path / "kmsg", tmp_path / "kernel.txt"
     device.write_bytes(b"")
     corpus = [path.read_bytes() for path in sorted(KERNEL_LOGS.iterdir())]
@@ -123,6 +123,6 @@ def test_no_line_of_the_kernel_log_costs_a_scrape(tmp_path):
 
 
 def _stamp(data):
-    """Return lines as records of `/dev/kmsg`."""
+    """Return the first 50 lines as records of `/dev/kmsg`."""
     lines = data.splitlines()[:50]
     return b"".join(b"6,%d,%d,-;%s\n" % (n, n * 1000, line) for n, line in enumerate(lines))

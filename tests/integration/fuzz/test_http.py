@@ -1,4 +1,4 @@
-"""Requests as no client writes them, to a real exporter."""
+"""Malformed HTTP requests to a real exporter."""
 
 import socket
 import time
@@ -67,14 +67,14 @@ TEXTS = (
 
 
 def test_no_request_breaks_the_exporter(tmp_path):
-    """Each is answered or cut off, and the scrape after them is whole."""
+    """Malformed requests are answered or cut off, and the scrape after them is complete."""
     (tmp_path / "outside").write_text(CANARY)
     with ExporterProcess(tmp_path, environ={"SECRET": CANARY}) as exporter:
 
         def send(data):
             return ask(exporter.port, data)
 
-        for path in PATHS:  # what is made at the first request is no growth
+        for path in PATHS:  # memory allocated by a first request is not a leak
             send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         memory = psutil.Process(exporter.pid)
         fuzz("HTTP", Mutations(CORPUS, TEXTS), send, clock=time.monotonic, memory=memory)
@@ -86,7 +86,7 @@ def test_no_request_breaks_the_exporter(tmp_path):
 
 
 def ask(port, data):
-    """Send bytes and nothing after them, and return all that comes back."""
+    """Send bytes, close the sending side, and return the whole answer."""
     answer = bytearray()
     with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         try:
@@ -95,7 +95,7 @@ def ask(port, data):
             while part := client.recv(1 << 16):
                 answer += part
         except ConnectionError:
-            pass  # cut off, which is an answer
+            pass  # the exporter may cut off a malformed request
     assert not answer or answer.startswith(b"HTTP/1.1 "), bytes(answer[:99])
     assert b"Traceback" not in answer
     return answer.decode("latin-1")

@@ -1,7 +1,7 @@
-"""What other users leave for the exporter: run files, logs and event files.
+"""Damaged files of other users that the exporter reads: run files, logs and event files.
 
-Each input is read as a scrape reads it, beside a run that must stay whole, and a link that leads out of
-the run directory. Now and then all views are drawn.
+Each input is read as in a scrape, beside a valid run, which must stay intact, and a symbolic link
+that leads out of the run directory. For one input of `VIEWED` all views are rendered.
 """
 
 import itertools
@@ -37,12 +37,12 @@ from trainvitals.views.machine.observer import Observer
 pytestmark = TIMEOUT
 FIXTURES = ROOT / "tests/fixtures/training"
 FILES = 4
-VIEWED = 25  # one input of so many is drawn: that takes longer than to read it
+VIEWED = 25  # rendering is slower than reading, so that only one input of 25 is rendered
 GOOD_STEP = 12
 
 
 class Stage:
-    """A run directory, logs and event files, and who reads them.
+    """A run directory, logs and event files, and the collector that reads them.
 
     Args:
         folder: An empty directory.
@@ -64,7 +64,7 @@ class Stage:
         self.numbers = itertools.count()
 
     def read(self, write):
-        """Return a function that writes an input, reads all there is, and returns what is shown."""
+        """Return a collector to close, and a function that reads an input and returns output."""
         collector = TrainingCollector(TrainingSource(self.options, roots=Roots()))
 
         def take(data):
@@ -83,20 +83,20 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path):
-    """Return the files of a machine; the innocent run lives as long as the round lasts."""
+    """Write the files of a machine; the valid run stays alive for the whole round."""
     made = Stage(tmp_path)
     with holding(made.runs / "good.tv", user=os.getuid()):
         yield made
 
 
 def test_no_run_file_costs_a_scrape(stage):
-    """Damaged as a disk does, or sealed again as a writer does who means it."""
+    """Damaged run files, half of them with valid checksums, do not break the valid run."""
 
     def write(number, data):
         sealed = seal(data) if number % 2 else data
         (stage.runs / f"{number % FILES}.tv").write_bytes(sealed)
 
-    # None is by the name of the innocent run: a newer file of the same user is that run.
+    # No file has the name of the valid run, because a newer file of the same user would replace it.
     files = [*map(compose, range(4))]
     closing_it, take = stage.read(write)
     with closing_it:
@@ -104,7 +104,7 @@ def test_no_run_file_costs_a_scrape(stage):
 
 
 def compose(rank):
-    """Return the run file of a rank with free metrics, and of the last with last words."""
+    """Return a run file with free metrics and last words; the state depends on the rank."""
     state = (State.RUNNING, State.RUNNING, *list(State)[-2:])[rank]
     data = bytearray(
         compose_run_file("bert", rank=rank, state=state, wall_time=time.time(), names=2.0)
@@ -117,7 +117,7 @@ def compose(rank):
 
 
 def seal(data):
-    """Return a run file with checksums that are right, as far as it has the places for them."""
+    """Return the run file with valid checksums, if its offsets leave room for them."""
     file = bytearray(data[:16384].ljust(16384, b"\0"))
     struct.pack_into("<I", file, 12, zlib.crc32(file[16:LAST_WORDS_AT]))
     for at, slot_bytes in ((STEP_AT, STEP_SLOT_BYTES), (STATE_AT, STATE_SLOT_BYTES)):
@@ -129,7 +129,7 @@ def seal(data):
 
 
 def test_no_log_costs_a_scrape(stage):
-    """Logs of all kinds grow, are rewritten and are replaced."""
+    """Damaged logs that grow, are rewritten or are rotated do not break the valid run."""
 
     def write(number, data):
         path = stage.logs / f"{number % FILES}.log"
@@ -145,7 +145,7 @@ def test_no_log_costs_a_scrape(stage):
 
 
 def test_no_event_file_costs_a_scrape(stage):
-    """Damaged as a disk does, or with records whose checksums are right."""
+    """Damaged event files, half of them with valid record checksums, do not break the valid run."""
 
     def write(number, data):
         path = stage.board / f"run{number % FILES}/events.out.tfevents.1700000000.box.1.0"
@@ -163,7 +163,7 @@ SPLIT = b"\0--\0"
 
 
 def events():
-    """Return events as TensorBoard's writers make them."""
+    """Return events as the writers of TensorBoard encode them."""
     now = time.time()
     double = b"\x08\x02\x32\x08" + struct.pack("<d", 0.5)
     return [
@@ -177,5 +177,5 @@ def events():
 
 
 def event_file():
-    """Return them as a file."""
+    """Return an event file with these events."""
     return b"".join(map(make_record, events()))

@@ -1,4 +1,4 @@
-"""`trainvitals record` as a process."""
+"""`trainvitals record`, mostly run as a process."""
 
 import contextlib
 import csv
@@ -38,7 +38,7 @@ HEAD = re.compile(r"^=== \S+ \S+ \S+ \| \S+ \| snapshot (\d+) \| [\d.]+m?s ===$"
 
 @contextlib.contextmanager
 def recording(*arguments, environ=(), home=None):
-    """Run the command until the block ends."""
+    """Run `trainvitals record` until the block ends."""
     words = ["--containers.engine=none", *map(str, arguments)]
     process = subprocess.Popen(
         [sys.executable, "-m", "trainvitals", "record", *words],
@@ -63,20 +63,20 @@ def recording(*arguments, environ=(), home=None):
 
 
 def numbers(path):
-    """List the numbers of the snapshots in a file."""
+    """Return the numbers of the snapshots in a recording."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [int(number) for number in HEAD.findall(text)]
 
 
 def run(*arguments, home):
-    """Run the command to its end."""
+    """Run `trainvitals record` to its end; return its exit code and output."""
     with recording(*arguments, home=home) as process:
         out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
 def test_the_default_file(tmp_path):
-    """It lies below ~/runner-monitoring under the host's name and the time, for its owner alone."""
+    """The default file in ~/runner-monitoring is named by host and time and has mode 0600."""
     code, out, err = run("--once", home=tmp_path)
     assert (code, err) == (0, "")
     (path,) = (tmp_path / "runner-monitoring").iterdir()
@@ -88,7 +88,7 @@ def test_the_default_file(tmp_path):
 
 
 def test_one_look_at_the_terminal(tmp_path):
-    """Memory, CPU, processes and disks of this machine are there at once, with the use of CPU."""
+    """`--once --output -` prints one snapshot with memory, CPU use, processes and disks."""
     code, out, err = run("--once", "--output", "-", home=tmp_path)
     assert (code, err) == (0, "")
     assert re.search(r"^memory     [\d.]+ \wiB of [\d.]+ GiB used \(\d+%\), ", out, re.MULTILINE)
@@ -101,7 +101,7 @@ def test_one_look_at_the_terminal(tmp_path):
 
 
 def test_a_count_ends_it(tmp_path):
-    """So many snapshots are taken, an interval apart."""
+    """`--count` ends the recording after this number of snapshots, an interval apart."""
     path = tmp_path / "run.log"
     began = time.monotonic()
     code, _, err = run("--interval=0.5", "--count=3", "--output", path, home=tmp_path)
@@ -112,7 +112,7 @@ def test_a_count_ends_it(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_whole_lines(tmp_path, number):
-    """The last snapshot is whole, the last line says that it ended, and the exit code is 0."""
+    """After a signal the last snapshot is whole, an end line follows, and the exit code is 0."""
     path = tmp_path / "run.log"
     with recording("--interval=0.1", "--output", path, home=tmp_path) as process:
         wait_until(lambda: len(numbers(path)) >= 2)
@@ -126,7 +126,7 @@ def test_a_signal_ends_it_with_whole_lines(tmp_path, number):
 
 
 def test_accelerators_and_who_holds_them(tmp_path):
-    """GPUs have their figures, and a process that holds memory has its name."""
+    """A snapshot has a line for each GPU and names the process that holds memory of a GPU."""
     (tmp_path / "machine").mkdir()
     machine = FakeMachine(tmp_path / "machine", gpus=2)
     machine.gpu(1).set_processes([(os.getpid(), 3 << 30)])
@@ -148,7 +148,7 @@ def test_accelerators_and_who_holds_them(tmp_path):
 
 @pytest.mark.parametrize("way", ["flag", "variable"])
 def test_runs_are_found_where_the_run_directory_is_named(tmp_path, way):
-    """By `--run-dir` as by `TRAINVITALS_RUN_DIR`, as in every other command."""
+    """A run is found in the directory of `--run-dir` or of `TRAINVITALS_RUN_DIR`."""
     run_dir, path = tmp_path / "runs", tmp_path / "run.jsonl"
     monitor = TrainingMonitor("bert", run_dir=run_dir)
     words = ["--run-dir", run_dir] if way == "flag" else []
@@ -161,7 +161,7 @@ def test_runs_are_found_where_the_run_directory_is_named(tmp_path, way):
 
 
 def test_a_driver_that_hangs_does_not_delay_the_schedule(tmp_path):
-    """Snapshots go on at their interval with all the rest, and name what did not respond."""
+    """While a driver hangs, snapshots continue at their interval and report the hung driver."""
     (tmp_path / "machine").mkdir()
     machine = FakeMachine(tmp_path / "machine", gpus=1)
     path = tmp_path / "run.log"
@@ -181,7 +181,7 @@ def test_a_driver_that_hangs_does_not_delay_the_schedule(tmp_path):
 
 
 def test_a_full_disk_is_survived(tmp_path):
-    """It is reported once, no snapshot is torn, and the recording continues when there is room again."""
+    """A full disk is reported once, tears no snapshot, and the recording continues afterwards."""
     if os.geteuid():
         pytest.skip("to mount a small file system takes root")
     disk = tmp_path / "disk"
@@ -211,7 +211,7 @@ def test_a_full_disk_is_survived(tmp_path):
 
 @pytest.mark.parametrize(("suffix", "most"), [("csv", 800), ("jsonl", 4000)])
 def test_whatever_happens_no_line_is_torn(tmp_path, suffix, most):
-    """A disk of 5 MB that fills up, kills without warning and rotation leave whole lines alone."""
+    """SIGKILL, rotation and a full disk leave only whole lines in CSV and JSON Lines files."""
     if os.geteuid():
         pytest.skip("to mount a small file system takes root")
     disk = tmp_path / "disk"
@@ -249,25 +249,25 @@ def test_whatever_happens_no_line_is_torn(tmp_path, suffix, most):
 
 
 def read_all(disk):
-    """Read the text of every file."""
+    """Return the text of every file of the recording, decompressed."""
     texts = []
     for path in disk.glob("run.*"):
         if path.suffix != ".part":
-            with contextlib.suppress(FileNotFoundError):  # it has just got another name
+            with contextlib.suppress(FileNotFoundError):  # the file has just been renamed
                 data = path.read_bytes()
                 texts.append((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
     return texts
 
 
 def count_lines(disk):
-    """Count the lines that have a snapshot in all files."""
+    """Count the lines with a snapshot in all files of the recording."""
     return sum(
         text.count("\n2") + text.count('\n{"') + text.startswith("{") for text in read_all(disk)
     )
 
 
 def test_a_clock_that_is_set_changes_nothing_but_the_time(tmp_path):
-    """Forward by a year and back: the schedule continues, every snapshot is there, in the order it was."""
+    """A clock that jumps forward a year and back changes only the timestamps, not the schedule."""
     path = tmp_path / "run.csv"
     times = iter([NOW, NOW, NOW + 31_536_000, NOW - 86_400, NOW])
     file = LogFile(path)
@@ -285,7 +285,7 @@ def test_a_clock_that_is_set_changes_nothing_but_the_time(tmp_path):
 
 
 def test_a_reader_that_goes_away_ends_it(tmp_path):
-    """A pipe without a reader ends the recording."""
+    """The recording ends with exit code 0 if the reader of its pipe closes it."""
     with recording("--interval=0.1", "--output=-", home=tmp_path) as process:
         process.stdout.readline()
         process.stdout.close()
@@ -294,7 +294,7 @@ def test_a_reader_that_goes_away_ends_it(tmp_path):
 
 
 def test_command_lines_are_not_written(tmp_path):
-    """A secret in the arguments of a busy process is nowhere in the output."""
+    """The recording does not contain the arguments of a busy process."""
     command = [sys.executable, "-c", "while True: pass", "--password", "hunter2"]
     with subprocess.Popen(command) as busy:
         try:
@@ -319,7 +319,7 @@ def test_command_lines_are_not_written(tmp_path):
     ],
 )
 def test_what_cannot_be_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
-    """The exit code is 2, and nothing is left behind."""
+    """An invalid flag is refused in one line with exit code 2, and no file is created."""
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["record", *arguments]) == 2
     out, err = capsys.readouterr()
@@ -332,7 +332,7 @@ def test_what_cannot_be_is_one_line(tmp_path, monkeypatch, capsys, arguments, wo
 
 @pytest.mark.parametrize("much", ["--once", "--count=2"])
 def test_what_could_not_be_written_is_no_success(tmp_path, much):
-    """The exit code is 2, and the last line says what is missing."""
+    """A recording that could not be written exits with 2, and its last line names the cause."""
     with recording(
         much, "--interval=0.1", "--output=/dev/full", "--no-fsync", home=tmp_path
     ) as process:
@@ -344,7 +344,7 @@ def test_what_could_not_be_written_is_no_success(tmp_path, much):
 
 
 def test_a_missing_home_directory_is_one_line(capsys):
-    """As in a container with a user's number and no $HOME."""
+    """A home directory that cannot be determined is refused in one line with exit code 2."""
     assert main(["record", "--once", "--directory=~nobody-of-that-name/x"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "write an absolute path" in line

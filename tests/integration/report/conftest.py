@@ -1,4 +1,4 @@
-"""A day and a week that were written by hand, each in a real Prometheus."""
+"""Hand-written data of a day and of a week, each in a real Prometheus."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from tests.integration.report.past_week import write_week
 
 @pytest.fixture(scope="session")
 def day(promtool, prometheus, tmp_path_factory):
-    """Return the Prometheus that keeps the day of `past_day`."""
+    """Start a Prometheus with the data of `past_day`."""
     with write_day().open(promtool, prometheus, tmp_path_factory.mktemp("day")) as kept:
         yield kept
 
 
 @pytest.fixture(scope="session")
 def week(promtool, prometheus, tmp_path_factory):
-    """Return the Prometheus that keeps the week of `past_week`."""
+    """Start a Prometheus with the data of `past_week`."""
     with write_week().open(promtool, prometheus, tmp_path_factory.mktemp("week")) as kept:
         yield kept

@@ -3,13 +3,13 @@
     GPU 0   seg trains from 0:00:30 to 6:00 and finishes: starting until 0:30, training until 5:30
             with a fifth of each step waiting for data, evaluating until 6:00; then no run
     GPU 1   bert, rank 0, began the day before at 22:00; it stalls from 8:00 to 8:30, dies at
-            10:00:05 by SIGTERM, starts again at 11:00, compiles until 11:30, saves from 12:00 to 13:00
-            and goes on
-    GPU 2   bert, rank 1, alike; it is killed for want of memory at 10:00; half of 4:00 to 6:00 heat
-            slows it down
+            10:00:05 by SIGTERM, starts again at 11:00, compiles until 11:30, saves from 12:00 to
+            13:00 and trains on
+    GPU 2   bert, rank 1, does the same, but is killed for lack of memory at 10:00; from 4:00 to
+            6:00 it is throttled by heat for half of the time
     GPU 3   no run; from 12:00 to 18:00 a notebook holds half of its memory; from 18:00 on it is lost
 
-In hours of accelerators, of 4 x 24 = 96:
+The accelerator-hours, of 4 x 24 = 96:
 
     training    seg 5 less 1 of waiting                       4
                 bert 2 x (10 less 0.5 of standing still)     19
@@ -44,12 +44,12 @@ CARDS = {
 
 
 def at(hours: float) -> int:
-    """Return a moment of the day."""
+    """Return the Unix time of a number of hours after `BEGIN`."""
     return BEGIN + round(hours * HOUR)
 
 
 def write_day() -> Past:
-    """Write all of it; it is known from ten minutes before midnight on, as a counter has a past."""
+    """Write the day from ten minutes before midnight on, so that counters have an earlier value."""
     past = Past(60)
     _write_host(past)
     _write_cards(past)
@@ -128,7 +128,7 @@ def _lives(moment: int) -> bool:
 
 
 def _pass(moment: int, begin: float, end: float) -> float:
-    """Return how many seconds of a stretch have passed."""
+    """Return how many seconds of the period from `begin` to `end` (in hours) have passed."""
     return min(max(moment - at(begin), 0), at(end) - at(begin))
 
 
@@ -137,7 +137,7 @@ def _count_seg_busy(moment: int) -> float:
 
 
 def _count_bert_busy(moment: int) -> float:
-    """Count; with the restart of the exporter at 14:00 it begins again at 0."""
+    """Return bert's busy seconds; the counter restarts at 0 with the exporter at 14:00."""
     if moment > at(14):
         return _pass(moment, 14, 24)
     return 5000 + _pass(moment, -1, 10) + _pass(moment, 11, 24)
@@ -219,7 +219,8 @@ def _write_bert(past: Past, rank: str) -> None:
     start = "training_process_start_time_seconds"
     past.add(start, at(-2) + int(rank), begin, died + 900, **run)
     past.add(start, again + int(rank), again + 60, end, **run)
-    # Rank 1 is killed for want of memory; the launcher then ends rank 0. The reason is unknown at first.
+    # Rank 1 is killed for lack of memory, and then the launcher ends rank 0. At first the reasons
+    # are unknown.
     ended, code, reason = (died, 137, "oom") if rank == "1" else (died + 5, 143, "signal")
     metric = "training_process_end_timestamp_seconds"
     past.add(metric, ended, died + 60, died + 60, reason="unknown", **run)
@@ -247,7 +248,7 @@ def _write_bert(past: Past, rank: str) -> None:
 
 
 def _write_alerts(past: Past) -> None:
-    """Write alerts: bert dies and stalls, GPU 3 is lost, and the disk was low before the day."""
+    """Write the alerts of bert's stall and death, of the lost GPU 3 and of the low disk space."""
     dead = {"alertname": "TrainingRunLost", "severity": "critical", "component": "training"}
     _fire(past, at(10) + 60, at(10.25), at(10), run="bert", rank="1", reason="oom", **dead)
     stalled = {**dead, "alertname": "TrainingStalled", "run": "bert", "phase": "train"}

@@ -1,6 +1,6 @@
 """The week from Monday, 2 March 2026, UTC, on one machine with two GPUs, a sample each 5 minutes.
 
-    before  from Monday, 23 February, on both idle at 100 W
+    before  from Monday, 23 February, on, both GPUs are idle at 100 W
     GPU 0   a trains from Monday 0:00 to Wednesday 0:00 at 400 W, and finishes; then idle at 100 W
     GPU 1   b trains on Tuesday from 12:00 to 18:00, half busy, then fails with exit code 1 and is
             not started again; always at 100 W
@@ -20,12 +20,12 @@ CARDS = tuple({"kind": "gpu", "device": str(n), "uuid": f"G{n}"} for n in range(
 
 
 def at(hours: float) -> int:
-    """Return a moment of the week."""
+    """Return the Unix time of a number of hours after `BEGIN`."""
     return BEGIN + round(hours * HOUR)
 
 
 def write_week() -> Past:
-    """Write all of it."""
+    """Write the week and the week before it."""
     past = Past(300)
     begin, end = at(-168), at(168)
     past.add("training_client_incompatible_files", 0, begin, end)

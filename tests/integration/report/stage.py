@@ -1,4 +1,4 @@
-"""A real Prometheus that keeps a past which was written by hand.
+"""A real Prometheus that serves hand-written samples.
 
 past = Past(step_seconds=60)
 past.add("accelerator_up", 1, begin, end, kind="gpu", device="0", uuid="G0")
@@ -29,7 +29,7 @@ _STARTED_WITHIN_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Past:
-    """Samples, one each `step_seconds`, with the labels that Prometheus adds."""
+    """Hand-written samples at every `step_seconds`, with the labels that Prometheus adds."""
 
     step_seconds: int
     instance: str = "node-1"
@@ -43,7 +43,7 @@ class Past:
         end: int,
         **labels: str,
     ) -> None:
-        """Add samples of a series from one time to another, both included; None leaves a sample out."""
+        """Add samples of a series from `begin` to `end`, inclusive; a value of None adds none."""
         every = {"instance": self.instance, "job": "trainvitals", **labels}
         named = ",".join(f"{name}={json.dumps(text)}" for name, text in every.items())
         first = -(-begin // self.step_seconds) * self.step_seconds
@@ -56,7 +56,7 @@ class Past:
     def open(
         self, promtool: Path, prometheus: Path, directory: Path, *flags: str
     ) -> Iterator[Prometheus]:
-        """Make blocks of it, and have a Prometheus keep them for as long as this lasts."""
+        """Write the samples to blocks, and run a Prometheus with them until the block ends."""
         text, data = directory / "past.txt", directory / "data"
         lines = [line for moment in sorted(self._lines) for line in self._lines[moment]]
         text.write_text("\n".join([*lines, "# EOF", ""]), encoding="utf-8")
@@ -72,7 +72,7 @@ class Past:
 def run_prometheus(
     program: Path, directory: Path, lookback: str = "5m", *flags: str
 ) -> Iterator[str]:
-    """Run a Prometheus on what is in `directory/data`, with the rules in `directory/rules`."""
+    """Run a Prometheus with the data in `directory/data` and the rules in `directory/rules`."""
     (directory / "prometheus.yml").write_text("rule_files: [rules/*.yml]\n", encoding="utf-8")
     address = f"127.0.0.1:{find_free_ports(1)[0]}"
     with (directory / "prometheus.log").open("wb") as log:
@@ -110,7 +110,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def ask_one(url: str, query: str, moment: float) -> float:
-    """Ask a Prometheus for one value, past the code that is tested."""
+    """Query a Prometheus for one value, without the code under test."""
     words = {"query": query, "time": str(moment)}
     answer = fetch_json(f"{url}/api/v1/query", words)
     ((sample,),) = [[each["value"] for each in answer["data"]["result"]]]

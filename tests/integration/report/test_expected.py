@@ -1,13 +1,13 @@
-"""What is expected of runs beside what was measured, in a real Prometheus.
+"""The report compares the expected pace and memory of runs with the measured values.
 
 It is Thursday, 12 March 2026, from 0:00 to 4:00 UTC, on one machine with two accelerators.
 
-    seg     trains 18 epochs an hour for two hours, of 20 that are expected, and ends; it holds
-            accelerator A, with 6 GB at first and 6.5 GB at the end, of 7 GB that are expected
-    log     is known from a log, which has whole epochs alone: one each ten minutes
-    again   trains 12 epochs an hour; after an hour it begins again, of 12 that are expected
-    silent  tells no epoch and holds no accelerator
-    other   nothing is expected of it; it holds accelerator B
+    seg     trains 18 epochs an hour for two hours and ends; 20 are expected. It holds accelerator
+            A, with 6 GB at first and 6.5 GB at the end; 7 GB are expected.
+    log     is known from a log, which has only whole epochs: one every ten minutes
+    again   trains 12 epochs an hour, as expected, and begins again after an hour
+    silent  reports no epoch and holds no accelerator
+    other   has no expected values; it holds accelerator B
 """
 
 import re
@@ -25,12 +25,12 @@ GB = 10**9
 
 
 def at(minutes):
-    """Return a moment."""
+    """Return the Unix time of a number of minutes after `BEGIN`."""
     return BEGIN + 60 * minutes
 
 
 def train(past, run, begin, end, epochs_per_hour, *, shown=0, is_whole=False):
-    """Write the epochs of a run, which is shown for some minutes after its end."""
+    """Write the epochs of a run; its last values are shown for `shown` minutes after its end."""
     rank = {"run": run, "rank": "0"}
 
     def count(moment):
@@ -43,7 +43,7 @@ def train(past, run, begin, end, epochs_per_hour, *, shown=0, is_whole=False):
 
 
 def write():
-    """Write all of them."""
+    """Write the samples of all runs and accelerators."""
     past = Past(60)
     past.add("memory_total_bytes", 2**36, BEGIN, at(240))
     past.add("training_client_incompatible_files", 0, BEGIN, at(240))
@@ -70,7 +70,7 @@ def write():
 
 @pytest.fixture(scope="module")
 def report(promtool, prometheus, tmp_path_factory):
-    """Return the report of these hours."""
+    """Return the report of the day with these hours."""
     with write().open(promtool, prometheus, tmp_path_factory.mktemp("expected")) as kept:
         period = choose_period("daily", now=time.time(), zone=ZoneInfo("UTC"), day="2026-03-12",
                                until=None)  # fmt: skip
@@ -78,13 +78,13 @@ def report(promtool, prometheus, tmp_path_factory):
 
 
 def find(report, run, figure):
-    """Return the one comparison of a run."""
+    """Return the only comparison of a run's figure."""
     (found,) = [each for each in report.runs.expected if (each.run, each.figure) == (run, figure)]
     return found
 
 
 def test_the_pace_is_that_of_the_time_until_the_last_progress(report):
-    """What a run shows after its end does not make it slower."""
+    """The time in which a run is still shown after its end does not lower its pace."""
     pace = find(report, "seg", "pace")
     assert (pace.expected, pace.instance) == (20.0, "node-1")
     assert pace.measured == pytest.approx(18.0)
@@ -96,30 +96,30 @@ def test_the_pace_is_that_of_the_time_until_the_last_progress(report):
 
 
 def test_whole_epochs_have_a_pace_too(report):
-    """For a log of whole epochs; the pace is as exact as the steps of the queries."""
+    """A run whose log has only whole epochs gets its pace within one percent."""
     assert find(report, "log", "pace").measured == pytest.approx(6.0, rel=0.01)
 
 
 def test_a_run_that_begins_anew_loses_nothing(report):
-    """From the last epoch of the first attempt to the first of the second there is no pace."""
+    """The restart of a run, which resets its epochs, does not change its pace."""
     assert find(report, "again", "pace").measured == pytest.approx(12.0)
 
 
 def test_the_memory_is_the_most_that_its_own_accelerators_had_in_use(report):
-    """Not that of another run's accelerator."""
+    """The measured memory of a run does not include the accelerator of another run."""
     memory = find(report, "seg", "memory")
     assert (memory.expected, memory.measured) == (7e9, 6.5e9)
     assert [value for _, value in memory.by_hour] == [6e9, 6.5e9, 6.5e9]
 
 
 def test_what_was_not_measured_is_unknown(report):
-    """Not 0; and a run of which nothing is expected is not listed."""
+    """A value that was not measured is None, and a run without expected values is not listed."""
     assert [find(report, "silent", figure).measured for figure in ("pace", "memory")] == [None] * 2
     assert {each.run for each in report.runs.expected} == {"seg", "log", "again", "silent"}
 
 
 def test_the_report_shows_both(report):
-    """As a table, and in the page as charts with a dashed line."""
+    """The text shows expected values in a table, and the HTML page in charts with a dashed line."""
     text = format_text(report)
     rows = text.split("Expected Pace and Memory:")[1].split("\n\n")[0].splitlines()
     table = [re.split(r"\s{2,}", row.strip()) for row in rows if row.strip()]

@@ -1,4 +1,4 @@
-"""Reports of a Prometheus that has nothing, refuses, or lacks metrics."""
+"""Reports from a Prometheus that has no data, refuses queries or lacks metrics."""
 
 import time
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ DAY = choose_period("daily", now=time.time(), zone=ZoneInfo("UTC"), day="2026-03
 
 
 def test_an_empty_prometheus_is_said_to_be_empty(prometheus, tmp_path):
-    """The message has the time that was asked for, and why it may be."""
+    """The error for an empty Prometheus names the period and possible reasons."""
     with run_prometheus(prometheus, tmp_path) as url:
         words = "has no data from 2026-03-10 00:00 to 2026-03-11 00:00: it was not running, does not scrape"
         with pytest.raises(StackError, match=words):
@@ -23,7 +23,7 @@ def test_an_empty_prometheus_is_said_to_be_empty(prometheus, tmp_path):
 
 
 def test_a_machine_that_is_not_there_is_named(day):
-    """As is a run."""
+    """A machine or a run without any data is named in the error."""
     with pytest.raises(StackError, match="has no data of node-7 from"):
         make_report(day, DAY, ReportOptions(Filters(instances=("node-7",))), now=time.time())
     with pytest.raises(StackError, match="no run nix was seen in this period"):
@@ -49,7 +49,7 @@ def test_metrics_that_are_missing_are_unknown_with_the_reason(promtool, promethe
 
 
 def test_a_machine_without_available_memory_does_not_count_as_full(promtool, prometheus, tmp_path):
-    """Beside one of 64 GiB with 48 available, whose numbers alone are added up."""
+    """A machine without `memory_available_bytes` is left out of the sums of memory."""
     past = Past(60)
     past.add("memory_total_bytes", 2**36, at(0), at(24))
     past.add("memory_available_bytes", 48 * 2**30, at(0), at(24))
@@ -61,11 +61,11 @@ def test_a_machine_without_available_memory_does_not_count_as_full(promtool, pro
 
 
 def test_a_prometheus_that_refuses_is_a_gap_and_not_the_end(promtool, prometheus, tmp_path):
-    """With a low limit of samples the rest is reported, and refused queries are listed at the end."""
+    """The report is made even if Prometheus refuses some queries, and lists these at its end."""
     with write_day().open(promtool, prometheus, tmp_path, "--query.max-samples=8000") as kept:
         report = make_report(kept, DAY, now=time.time())
     assert report.gaps
-    assert report.accelerators.uses == ()  # a part of the sums would add up to nothing
+    assert report.accelerators.uses == ()  # a part of the causes would not add up to the total
     assert report.accelerators.energy_joules == pytest.approx(23.4 * 3.6e6)
     assert len(report.runs.attempts) == 3
     text = format_text(report)
@@ -75,7 +75,7 @@ def test_a_prometheus_that_refuses_is_a_gap_and_not_the_end(promtool, prometheus
 
 
 def test_names_that_look_like_patterns_are_names(promtool, prometheus, tmp_path):
-    """A run and a machine whose names hold what PromQL would read are asked for as they are."""
+    """Names of runs and machines with special characters of PromQL are matched literally."""
     name = 'a.b|c"} or vector(1) # \\'
     past = Past(60, instance=name)
     past.add("training_run_info", 1, at(1), at(2), run=name, source="client")

@@ -1,4 +1,4 @@
-"""How incidents are explained and how they ended, with the rules that are shipped."""
+"""The verdicts and resolutions of incidents in a report, with the shipped alert rules."""
 
 import shutil
 import time
@@ -16,12 +16,12 @@ ENDS = (("back", "oom-cgroup", True), ("down", "exception", False))
 
 
 def at(minutes):
-    """Return a moment."""
+    """Return the Unix time of a number of minutes after `BEGIN`."""
     return BEGIN + 60 * minutes
 
 
 def write():
-    """Write two containers that died at 0:30, of which one runs again, and what fired."""
+    """Write two containers that died at 0:30, one of which runs again, and the firing alerts."""
     past = Past(60)
     past.add("memory_total_bytes", 2**36, BEGIN, at(120))
     died = {"alertname": "ContainerDied", "severity": "warning", "alertstate": "firing"}
@@ -39,7 +39,7 @@ def write():
             name=name,
         )
         past.add("ALERTS", 1, at(31), at(46), name=name, **died)
-    # It is gone for a minute, as when Prometheus is started again.
+    # The alert is absent for a minute, as after a restart of Prometheus.
     hot = {**died, "alertname": "GPUHighTemperature", "severity": "critical", "kind": "gpu"}
     for begin, end in ((10, 20), (22, 40), (80, 90)):
         past.add("ALERTS", 1, at(begin), at(end), device="3", **hot)
@@ -48,7 +48,7 @@ def write():
 
 @pytest.fixture(scope="module")
 def report(promtool, prometheus, tmp_path_factory):
-    """Return the report, from a Prometheus that has the shipped rules."""
+    """Return the report from a Prometheus with the shipped rules."""
     place = tmp_path_factory.mktemp("incidents")
     shutil.copytree(ROOT / "prometheus/rules", place / "rules")
     now = time.time()
@@ -58,7 +58,7 @@ def report(promtool, prometheus, tmp_path_factory):
 
 
 def test_the_verdict_is_the_summary_of_the_rule_with_the_reason(report):
-    """The verdict is the rule's summary, with the container's causes of death."""
+    """The verdict of an incident is the rule's summary, with the causes of a container's death."""
     found = {each.subject: (each.verdict, each.resolution) for each in report.incidents}
     assert found["back"] == ("A container died: oom-cgroup 2 times", "the container runs again")
     assert found["down"] == ("A container died: exception", "the container does not run")
@@ -66,14 +66,14 @@ def test_the_verdict_is_the_summary_of_the_rule_with_the_reason(report):
 
 
 def test_a_short_pause_is_none(report):
-    """A minute without the alert does not make two of one."""
+    """An alert that is absent for a minute remains one incident."""
     (hot,) = [each for each in report.incidents if each.subject == "gpu 3"]
     assert hot.spans == ((at(10), at(41)), (at(80), at(91)))
     assert "2 times, 42m in all, last from Thu 01:20 until Thu 01:31" in format_text(report)
 
 
 def test_deaths_are_in_a_table(report):
-    """With how often, and whether the container runs at the end."""
+    """The Markdown report has a table of the deaths, with their counts and the final state."""
     text = format_markdown(report)
     assert "| back | node-1 | oom-cgroup | 2 | Thu 00:59 | runs |" in text
     assert "| down | node-1 | exception | 1 | Thu 00:30 | does not run |" in text

@@ -1,4 +1,4 @@
-"""Runs that end in other ways, on several machines, and with accelerators that are hard to attribute.
+"""Reports of runs with unusual ends, on several machines, or with accelerators of unknown owner.
 
 It is Thursday, 12 March 2026, from 0:00 to 2:00 UTC; n1, n2 and n3 are machines.
 """
@@ -17,12 +17,12 @@ HOUR = 3600
 
 
 def at(minutes):
-    """Return a moment."""
+    """Return the Unix time of a number of minutes after `BEGIN`."""
     return BEGIN + 60 * minutes
 
 
 def run_one(past, run, instance, begin, end, *, rank="0", uuid="", ended=None, world="1"):
-    """Write a rank that trains; `ended` is a reason and an exit code, and None lets it vanish."""
+    """Write a rank that trains; `ended` is a reason and an exit code, or None if it vanishes."""
     rank_ = {"run": run, "rank": rank, "instance": instance}
     until = at(end) + (900 if ended else 0)
     past.add("training_run_info", 1, at(begin), until, run=run, instance=instance, source="client")
@@ -39,7 +39,7 @@ def run_one(past, run, instance, begin, end, *, rank="0", uuid="", ended=None, w
 
 
 def run_within(past, run, began, end, *, shown=15):
-    """Write a run of a process that started at 1:20 and outlives it; it is shown for some minutes."""
+    """Write a run that begins long after its process started at 1:20; `shown` is in minutes."""
     rank = {"run": run, "rank": "0", "instance": "n2"}
     begin, until = at(began), at(end + shown)
     past.add("training_run_info", 1, begin, until, run=run, instance="n2", source="client")
@@ -74,7 +74,7 @@ def run_briefly(past, run, began, ended):
 
 
 def write():
-    """Write all of them."""
+    """Write all runs."""
     past = Past(60)
     for instance, end in (("n1", 120), ("n2", 120), ("n3", 60)):
         past.add("memory_total_bytes", 2**36, BEGIN, at(end), instance=instance, env="lab")
@@ -125,14 +125,14 @@ def make(kept, options=None):
 
 @pytest.fixture(scope="module")
 def kept(promtool, prometheus, tmp_path_factory):
-    """Return the Prometheus that keeps the runs."""
+    """Start a Prometheus with the samples of all runs."""
     with write().open(promtool, prometheus, tmp_path_factory.mktemp("runs")) as kept:
         yield kept
 
 
 @pytest.fixture(scope="module")
 def report(kept):
-    """Return the report."""
+    """Return the report of all runs."""
     return make(kept)
 
 
@@ -148,14 +148,14 @@ def report(kept):
     ],
 )
 def test_each_end_has_its_outcome(report, run, instances, outcome, minutes):
-    """A run of two machines is one; what was asked for is no failure; a lost machine knows nothing."""
+    """Each end of a run has its outcome; the outcome of a run on a lost machine is unknown."""
     (attempt,) = [each for each in report.runs.attempts if each.run == run]
     assert (attempt.instances, attempt.outcome) == (instances, outcome)
     assert attempt.ended == (None if minutes is None else at(minutes))
 
 
 def test_a_run_takes_as_long_as_it_does_and_not_as_its_process(report):
-    """Two runs of two minutes in one process that started half an hour before the second ended."""
+    """The duration of a run does not include the earlier time of its process."""
     spans = {
         each.run: (each.started, each.ended)
         for each in report.runs.attempts
@@ -167,13 +167,13 @@ def test_a_run_takes_as_long_as_it_does_and_not_as_its_process(report):
 
 
 def test_a_run_that_ends_before_it_is_scraped_lasted_as_long_as_its_process(report):
-    """What it spent was first seen after its end, which bounds its start only from above."""
+    """A run that ended before its first scrape starts when its process started."""
     (attempt,) = [each for each in report.runs.attempts if each.run == "brief"]
     assert (attempt.started, attempt.ended) == (at(80) + 1, at(80) + 18)
 
 
 def test_a_run_that_is_started_twice_in_one_process_is_two_starts(report):
-    """The second begins after the end of the first, and takes four minutes."""
+    """A run that is started twice in one process is reported as two attempts."""
     starts = [
         (each.started, each.ended, each.outcome, each.is_resumed)
         for each in report.runs.attempts
@@ -186,13 +186,13 @@ def test_a_run_that_is_started_twice_in_one_process_is_two_starts(report):
 
 
 def test_runs_of_one_name_on_two_machines_are_two(report):
-    """Each of them has a world of its own."""
+    """Two runs of one name on two machines are two runs if each has a world size of 1."""
     twins = [each.instances for each in report.runs.attempts if each.run == "twin"]
     assert sorted(twins) == [("n1",), ("n2",)]
 
 
 def test_a_run_of_event_files_is_reported_as_such(report):
-    """Nobody knows whether its process lives."""
+    """A run known only from event files is reported with its source and its last progress."""
     (observed,) = report.runs.observed
     assert (observed.run, observed.instance, observed.source) == ("board", "n2", "tensorboard")
     assert observed.progressed == at(90) - 7
@@ -203,19 +203,19 @@ def test_a_run_of_event_files_is_reported_as_such(report):
 
 
 def test_the_environment_is_that_of_the_targets(report):
-    """The label env names it."""
+    """The report's environment is the value of the target label `env`."""
     assert "Environment: lab; 3 machines (n1, n2, n3), 0 accelerators" in format_text(report)
 
 
 def test_one_machine_alone_is_reported(kept):
-    """With --instance others are left out."""
+    """A report of one instance has only the runs and the name of that machine."""
     report = make(kept, ReportOptions(Filters(instances=("n3",))))
     assert {each.run for each in report.runs.attempts} == {"cut"}
     assert report.hosts.names == ("n3",)
 
 
 def test_cards_are_those_of_lists_and_else_all_that_are_held(promtool, prometheus, tmp_path):
-    """A and B are of one rank, C must be that of the blind one, and no process holds D."""
+    """A rank's cards are those it lists; without a list, they are the cards that processes hold."""
     with write_cards().open(promtool, prometheus, tmp_path) as kept:
         report = make(kept)
     hours = {use.cause: use.seconds / HOUR for use in report.accelerators.uses}

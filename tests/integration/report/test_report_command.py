@@ -1,4 +1,4 @@
-"""The command `trainvitals report`, as somebody types it."""
+"""The command `trainvitals report`, run as on the command line."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ WHEN = ("--date", "2026-03-10", "--timezone", "UTC")
 
 @pytest.fixture
 def own_folder(tmp_path, monkeypatch):
-    """An empty working directory, and an environment without receivers."""
+    """Return an empty working directory, and remove receivers from the environment."""
     monkeypatch.chdir(tmp_path)
     for name in ("SLACK_WEBHOOK_URL", "DISCORD_WEBHOOK_URL", "SMTP_SMARTHOST", "WEBHOOK_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -22,7 +22,7 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def test_a_report_is_printed(day, capsys):
-    """The text comes to the standard output, with the price and the currency that were given."""
+    """The report is printed to standard output, with the given price, currency and target."""
     source = (
         "--prometheus",
         day.url,
@@ -43,7 +43,7 @@ def test_a_report_is_printed(day, capsys):
 
 
 def test_a_report_is_kept_and_rendered_again(day, own_folder, capsys):
-    """What --json wrote gives the same text as Prometheus did, and as page and Markdown too."""
+    """A report stored by --json is printed exactly as from Prometheus, and in other formats."""
     kept = own_folder / "day.json"
     assert (
         main(["report", "daily", *WHEN, "--prometheus", day.url, "--json", "--output", str(kept)])
@@ -64,7 +64,7 @@ def test_a_report_is_kept_and_rendered_again(day, own_folder, capsys):
 
 
 def test_a_report_is_sent_to_those_who_hear_of_alerts(day, own_folder, capsys):
-    """The variables of .env name them; a failure is reported, and the exit code is 1."""
+    """--send sends the report to the receivers in .env; a failure is reported with exit code 1."""
     with WebhookReceiver() as slack, WebhookReceiver(status=404) as webhook:
         (own_folder / ".env").write_text(
             f"SLACK_WEBHOOK_URL={slack.url('/hook')}\n", encoding="utf-8"
@@ -84,7 +84,7 @@ def test_a_report_is_sent_to_those_who_hear_of_alerts(day, own_folder, capsys):
 
 
 def test_a_report_that_is_sent_can_be_kept_too(day, own_folder):
-    """With --output and --send both happen."""
+    """A report with --output and --send is both written and sent."""
     with WebhookReceiver() as slack:
         (own_folder / ".env").write_text(f"SLACK_WEBHOOK_URL={slack.url()}\n", encoding="utf-8")
         where = ("--output", str(own_folder / "day.txt"), "--send")
@@ -94,7 +94,7 @@ def test_a_report_that_is_sent_can_be_kept_too(day, own_folder):
 
 
 def test_the_prometheus_of_the_stack_is_asked_unless_another_is_named(day, own_folder, capsys):
-    """Its port is that of .env."""
+    """Without --prometheus, the command uses the port or the URL that .env sets."""
     port = day.url.rpartition(":")[2]
     (own_folder / ".env").write_text(f"PROMETHEUS_PORT={port}\n", encoding="utf-8")
     assert main(["report", "daily", *WHEN]) == 0
@@ -125,7 +125,7 @@ def test_the_prometheus_of_the_stack_is_asked_unless_another_is_named(day, own_f
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(own_folder, capsys, arguments, words):
-    """The exit code is 2, and one line says what to write."""
+    """Invalid arguments are refused in one line that says what to write, with exit code 2."""
     assert main(["report", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -134,7 +134,7 @@ def test_what_cannot_be_is_said_in_a_line(own_folder, capsys, arguments, words):
 
 
 def test_a_prometheus_that_is_not_there_is_said(capsys):
-    """With where, why and what to do."""
+    """The error for an unreachable Prometheus names the address, the reason and a remedy."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -147,7 +147,7 @@ def test_a_prometheus_that_is_not_there_is_said(capsys):
 
 
 def test_a_file_of_another_kind_is_refused(day, own_folder, capsys):
-    """A day is no week."""
+    """A stored daily report is refused as input for a weekly report."""
     assert (
         main(["report", "daily", *WHEN, "--prometheus", day.url, "--json", "--output", "d.json"])
         == 0
@@ -157,7 +157,7 @@ def test_a_file_of_another_kind_is_refused(day, own_folder, capsys):
 
 
 def test_a_place_that_cannot_be_written_is_said(day, own_folder, capsys):
-    """And nothing is left of it."""
+    """An output file that cannot be written is refused with the reason and exit code 2."""
     assert main(["report", "daily", *WHEN, "--prometheus", day.url, "--output", "no/day.txt"]) == 2
     assert (
         "--output=no/day.txt: cannot be written: No such file or directory"

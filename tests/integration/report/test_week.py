@@ -1,4 +1,4 @@
-"""The figures of a week that was written by hand, and worked out there."""
+"""The weekly report has the figures that were calculated by hand in `past_week`."""
 
 import time
 from zoneinfo import ZoneInfo
@@ -11,13 +11,13 @@ from trainvitals.report import choose_period, format_text, make_report
 
 @pytest.fixture(scope="module")
 def report(week):
-    """Return the report."""
+    """Return the report of the week."""
     period = choose_period("weekly", now=time.time(), zone=ZoneInfo("UTC"), day="2026-03-05")
     return make_report(week, period, now=time.time())
 
 
 def test_the_week_has_the_figures_that_were_worked_out(report):
-    """336 h of two cards, 54 h of training, 51 h busy and 48 kWh."""
+    """The report has 336 h of accelerators, 54 h of training, 51 h of busy time and 48 kWh."""
     found = report.accelerators
     assert (report.begin, report.end) == (BEGIN, at(168))
     assert found.seconds == 336 * HOUR
@@ -28,14 +28,14 @@ def test_the_week_has_the_figures_that_were_worked_out(report):
 
 
 def test_runs_of_the_week_are_reported(report):
-    """The run a finished after two days; b failed and was not started again."""
+    """The run a is reported as completed and b as failed, with the best accuracy of the week."""
     found = [(each.run, each.outcome, each.exit_code, each.ended) for each in report.runs.attempts]
     assert found == [("b", "failed", 1, at(42)), ("a", "completed", 0, at(48))]
     assert [(best.name, best.value) for best in report.runs.best] == [("accuracy", 0.61)]
 
 
 def test_the_week_is_compared_with_the_one_before(report):
-    """In the week before both cards idled at 100 W."""
+    """The report compares the week with the one before, in which both cards were idle."""
     before = report.before
     assert (before.completed, before.failed, before.busy_ratio) == (0, 0, 0)
     assert before.wasted_ratio == 1
@@ -45,7 +45,7 @@ def test_the_week_is_compared_with_the_one_before(report):
 
 
 def test_the_alert_of_the_week_is_reported_with_its_end(report):
-    """It fired for a quarter of an hour, and the run was never started again."""
+    """The alert of the failed run has its times, its verdict and its resolution."""
     (incident,) = report.incidents
     assert incident.spans == ((at(42) + 300, at(42.25) + 300),)
     assert incident.verdict == "failed (exit code 1)"
@@ -68,7 +68,7 @@ def test_the_text_has_the_headings_of_the_template_in_their_order(report):
 
 
 def test_what_is_not_recorded_is_unknown_and_not_nothing(report):
-    """No machine reports temperature, power, disks or device memory here."""
+    """Temperature, power, disks and GPU memory are reported as unknown if they are not recorded."""
     text = format_text(report)
     for words in (
         "- GPU Memory: unknown: no accelerator reports its memory at the end",

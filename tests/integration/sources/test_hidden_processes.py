@@ -1,4 +1,4 @@
-"""The host under a real `/proc` that hides processes from its users."""
+"""The host's sources under a real `/proc` that hides processes from other users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Mounts it in a view of its own, becomes a user without privileges, and reads the host.
+# Mounts `/proc` in its own mount namespace, becomes an unprivileged user and reads the sources.
 SCRIPT = """
 import os, subprocess, sys
 from pathlib import Path
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a fi
 
 
 def read_host(options: str, procfs: Path) -> list[str]:
-    """Return what is wrong for a user of the host, and whether the processes are not known."""
+    """Return the errors of an unprivileged user, and whether the process count is unknown."""
     command = ["unshare", "--mount", sys.executable, "-c", SCRIPT, options, str(procfs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "mount: " in done.stderr:
@@ -65,7 +65,7 @@ def procfs(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("hidepid", ["hidepid=2", "hidepid=4"])
 def test_hidden_processes_are_named_as_the_reason(procfs: Path, hidepid: str):
-    """What all may read is read, and the flags are not blamed for the rest."""
+    """Errors name `hidepid` as the cause, and files that all users may read are read."""
     network, filesystem, is_unknown = read_host(hidepid, procfs)
     for message, file in ((network, "1/net/dev"), (filesystem, "1/mountinfo")):
         assert message.startswith(f"cannot find {procfs}/{file}; {procfs} is mounted with hidepid,")
@@ -73,7 +73,7 @@ def test_hidden_processes_are_named_as_the_reason(procfs: Path, hidepid: str):
 
 
 def test_processes_that_may_not_be_read_are_named_as_the_reason(procfs: Path):
-    """With hidepid=1 they are listed, and their files are closed."""
+    """With hidepid=1 the errors for the unreadable files do not suggest wrong --path flags."""
     network, filesystem, is_unknown = read_host("hidepid=1", procfs)
     for message, file in ((network, "1/net/dev"), (filesystem, "1/mountinfo")):
         assert message.startswith(f"cannot read {procfs}/{file}: Operation not permitted;")
@@ -82,7 +82,7 @@ def test_processes_that_may_not_be_read_are_named_as_the_reason(procfs: Path):
 
 
 def test_a_proc_of_processes_alone_is_named_as_the_reason(procfs: Path):
-    """The rest of the host is not there."""
+    """The error for `/proc` mounted with subset=pid says that it has only processes."""
     memory, is_unknown = read_host("subset=pid", procfs)
     assert memory.startswith(f"cannot find {procfs}/meminfo; {procfs} shows processes alone")
     assert is_unknown == "False"

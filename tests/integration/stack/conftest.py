@@ -1,4 +1,4 @@
-"""Fixtures that the unit tests have too."""
+"""Fixtures that are shared with the unit tests."""
 
 from tests.unit.stack.conftest import (
     new_settings,

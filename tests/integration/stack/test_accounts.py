@@ -1,4 +1,4 @@
-"""A native stack that root has started, with real programs in a place that all users may enter."""
+"""A native stack that root starts, with real programs in a directory open to all users."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def place():
-    """Return a directory like /opt; pytest's own is closed to other users."""
+    """Yield a directory that all users may enter; pytest's `tmp_path` is closed to others."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
@@ -27,7 +27,7 @@ def place():
 
 @pytest.fixture
 def open_programs(place, programs):
-    """Return a finder of copies that every user may run: a cache below /root is closed."""
+    """Return a function that finds a program and copies it to a place open to all users."""
 
     def find(name):
         program = programs(name)
@@ -41,14 +41,14 @@ def open_programs(place, programs):
 
 
 def users(settings):
-    """Return the user IDs of the stack's processes by program: real, effective, saved."""
+    """Return the real, effective and saved user IDs of the stack's processes, by program."""
     return {name: tuple(each.uids()) for each, name in find_processes(settings.state_dir).items()}
 
 
 def test_only_the_exporter_and_the_supervisor_are_roots(
     place, new_settings, open_programs, quick_up, quick_files
 ):
-    """Everything works, a new configuration is read, and no other program has a right of root's."""
+    """In a stack started by root, only the exporter and supervisord run with root's rights."""
     for name in ("prometheus", "alertmanager"):
         shutil.copytree(quick_files(name), place / "shipped" / name)
     settings = new_settings(place / "state")
@@ -82,6 +82,6 @@ def test_only_the_exporter_and_the_supervisor_are_roots(
 
 
 def find_uid():
-    """Return the account of the services, where there is one."""
+    """Return the user ID of the account `trainvitals`, or of nobody if there is no such account."""
     names = {each.pw_name: each.pw_uid for each in pwd.getpwall()}
     return names.get("trainvitals", NOBODY)

@@ -1,4 +1,4 @@
-"""From a training process that is killed to a message, with the real programs."""
+"""The path from a killed training process to an alert message, with the real programs."""
 
 import os
 import signal
@@ -11,17 +11,17 @@ from tests.support.waiting import wait_until
 from trainvitals.runfile import STEP
 from trainvitals.sources.prometheus import Prometheus
 
-# From the death to the message with the shipped intervals, as long tests have them.
+# Time limit from the death to the message with the shipped intervals, which long tests use.
 MOST_SECONDS = 60.0
 
 
 @pytest.mark.long
 def test_killed_run_becomes_a_message(stack, capsys):
-    """Kill -9 of a training process is a message that names run, rank, signal and last step."""
+    """SIGKILL of a training process leads to a message with run, rank, signal and last step."""
     prometheus = Prometheus(f"http://127.0.0.1:{stack.settings.prometheus_port}")
     with Restless(stack.run_dir, run="bert-large", rank=3) as trainer:
         wait_until(lambda: trainer.read().step[STEP["steps"]] >= 100)
-        # One scrape sees it alive, as one sees every run that lasts longer than five seconds.
+        # At least one scrape sees the process alive, as for any run that lasts over five seconds.
         wait_until(lambda: prometheus.query('training_process_up{run="bert-large"} == 1'))
         killed_at = time.monotonic()
         os.kill(trainer.pid, signal.SIGKILL)

@@ -14,11 +14,11 @@ from trainvitals.stack.debian import prefix_command
 
 VIEW = privateview.__file__
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-# Not the virtual environment's: its Python may lie in a home that no other user enters.
+# The Python of the virtual environment may be in a home directory that other users cannot enter.
 PYTHON = next(
     (path for path in (shutil.which("python3", path="/usr/bin"), sys.executable) if path), ""
 )
-# A machine without the template, which only this process sees.
+# Hides the template in the mount namespace of this process alone.
 HIDDEN = (
     "cd /usr/share && if [ -d prometheus ]; then mount -t tmpfs tmpfs prometheus; fi && "
     'cd "$OLDPWD" && exec "$@"'
@@ -37,7 +37,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture
 def unpacked(place, unpacked_alertmanager):
-    """Return Alertmanager as it is when its package was unpacked and not installed."""
+    """Return a directory with an Alertmanager whose package was unpacked but not installed."""
     alertmanager = unpacked_alertmanager
     share = Path("/usr/share/prometheus/alertmanager")
     if alertmanager.parent.parent != Path("/usr"):
@@ -54,7 +54,7 @@ def unpacked(place, unpacked_alertmanager):
 
 
 def run_alertmanager(place, *before):
-    """Run Alertmanager for a second and give what it says."""
+    """Run Alertmanager for a second and return its error output."""
     command = (
         *before,
         *(shutil.which("timeout"), "1", f"{place}/usr/bin/prometheus-alertmanager"),
@@ -67,17 +67,17 @@ def run_alertmanager(place, *before):
 
 
 def view(place):
-    """Return the command that takes a private view."""
+    """Return the command that runs a program with a private view of /usr/share."""
     return (PYTHON, "-I", VIEW, f"{place}/hold", "prometheus", f"{place}/usr/share/prometheus")
 
 
 def list_names():
-    """Return what is in /usr/share."""
+    """Return the names in /usr/share."""
     return sorted(path.name for path in privateview.SHARE.iterdir())
 
 
 def become(user):
-    """Return the command that becomes a user."""
+    """Return the command prefix that runs a program as a user."""
     if user == "root" and os.geteuid() != 0:
         pytest.skip("only root tries what root may")
     return NOBODY if user == "nobody" and os.geteuid() == 0 else ()
@@ -85,7 +85,7 @@ def become(user):
 
 @pytest.mark.parametrize("user", ["root", "nobody"])
 def test_view_lets_alertmanager_find_its_template(unpacked, user):
-    """It starts with the view, as root and as nobody, and does not start without."""
+    """Alertmanager starts as root and as nobody with the private view, and not without it."""
     hidden = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)))
     hidden += ("sh", "-c", HIDDEN, "sh", *become(user))
     assert "default.tmpl: no such file" in run_alertmanager(unpacked, *hidden)
@@ -96,7 +96,7 @@ def test_view_lets_alertmanager_find_its_template(unpacked, user):
 
 @pytest.mark.parametrize("user", ["root", "nobody"])
 def test_view_differs_in_one_name_alone(unpacked, user):
-    """The rest of /usr/share is there, the user is who it was, and nobody else sees a difference."""
+    """The private view adds one name to /usr/share for its own process and keeps the user."""
     before = list_names()
     script = (
         "import os; print(os.geteuid(), os.path.isfile('/usr/share/zoneinfo/UTC'), "
@@ -111,7 +111,7 @@ def test_view_differs_in_one_name_alone(unpacked, user):
 
 
 def test_view_that_the_kernel_refuses(unpacked, tmp_path):
-    """Where no namespace is to be had, one line says so and nothing is started."""
+    """If the kernel refuses a namespace, one line says so and the program is not started."""
     forbid = tmp_path / "forbid.py"
     forbid.write_text(
         f"import ctypes, sys; sys.path.insert(0, {str(Path(VIEW).parent)!r}); import privateview\n"
@@ -130,13 +130,13 @@ def test_view_that_the_kernel_refuses(unpacked, tmp_path):
 
 
 def test_wrong_words():
-    """Without a program it says how it is called."""
+    """Without a program to run, `privateview` prints its usage and exits with 2."""
     done = subprocess.run((PYTHON, VIEW, "a"), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr[:6]) == (2, "usage:")
 
 
 def test_only_an_unpacked_program_on_a_machine_without_the_template_needs_it(unpacked, tmp_path):
-    """An installed one, one without a template of its own, and one beside it need nothing."""
+    """An Alertmanager needs no prefix if /usr/share has the template or its package has none."""
     program = unpacked / "usr/bin/prometheus-alertmanager"
     bare = tmp_path / "share"
     assert prefix_command(program, tmp_path / "hold", share=unpacked / "usr/share") == ()
@@ -148,7 +148,7 @@ def test_only_an_unpacked_program_on_a_machine_without_the_template_needs_it(unp
 
 
 def test_prefix_is_tried(unpacked, tmp_path):
-    """What is given was tried with the program, and brings it up."""
+    """`prefix_command` returns a private view for an unpacked Alertmanager after trying it."""
     program = unpacked / "usr/bin/prometheus-alertmanager"
     prefix = prefix_command(program, tmp_path / "hold", share=tmp_path)
     assert prefix == (
@@ -159,7 +159,7 @@ def test_prefix_is_tried(unpacked, tmp_path):
 
 
 def test_prefix_that_does_not_work_is_reported(unpacked, tmp_path):
-    """The line names the path, the reason and what to install."""
+    """The error for a prefix that fails names the template, the reason and what to install."""
     program = unpacked / "usr/bin/prometheus-alertmanager"
     refusing = tmp_path / "python"
     refusing.write_text("#!/bin/sh\necho 'no private view: Operation not permitted' >&2\nexit 2\n")

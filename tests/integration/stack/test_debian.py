@@ -14,8 +14,8 @@ from trainvitals.stack.installation import install_package
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs Debian's dpkg-deb")
 
-# apt-get and apt-cache of a repository with one package, in $REPOSITORY. Its lists are fetched by
-# `update`, which notes its calls.
+# apt-get and apt-cache for a repository with one package, in $REPOSITORY. They write their calls to
+# a file, and `download` fails before `update`.
 APT = """\
 #!/bin/sh
 for last; do :; done
@@ -57,7 +57,7 @@ def repository(tmp_path):
 
 @pytest.fixture
 def environ(tmp_path):
-    """Return an environment whose PATH has that apt, and neither Prometheus nor anything else."""
+    """Return an environment whose PATH has the simulated apt and a few tools, but no Prometheus."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("apt-get", "apt-cache"):
@@ -102,7 +102,7 @@ def test_missing_program_is_fetched_once(environ, repository):
 
 @needs_dpkg
 def test_lists_are_fetched_only_when_they_do_not_do(environ, repository):
-    """With lists that name the package nothing is updated."""
+    """`apt-get update` is not run if the package lists already name the package."""
     place = repository("#!/bin/sh\necho 1\n")
     (place / "lists").touch()
     find_program("prometheus", environ=environ)
@@ -111,7 +111,7 @@ def test_lists_are_fetched_only_when_they_do_not_do(environ, repository):
 
 @needs_dpkg
 def test_interrupted_fetch_is_done_again(environ, repository):
-    """What an interrupted run left half unpacked is not taken for the program."""
+    """A package that an interrupted run left partly unpacked is fetched again."""
     repository("#!/bin/sh\necho 1\n")
     half = Path(environ["XDG_CACHE_HOME"]) / "trainvitals/debian/prometheus.partial/usr/bin"
     half.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_interrupted_fetch_is_done_again(environ, repository):
 
 @needs_dpkg
 def test_program_that_does_not_run_is_refused(environ, repository):
-    """A program for another machine is not kept, and the message quotes its last words."""
+    """A program that does not run on this machine is not kept, and the error quotes its output."""
     repository("#!/bin/sh\necho 'GLIBC_2.99 not found' >&2\nexit 1\n")
     with pytest.raises(StackError, match=r"does not run on this machine: .*GLIBC_2\.99 not found"):
         find_program("prometheus", environ=environ)
@@ -131,14 +131,14 @@ def test_program_that_does_not_run_is_refused(environ, repository):
 
 
 def test_machine_without_apt(environ):
-    """Where there is no apt, the message says what to install."""
+    """The error on a machine without apt-get says which package to install."""
     (Path(environ["PATH"]) / "apt-get").unlink()
     with pytest.raises(StackError, match="no apt-get to fetch it: install prometheus"):
         find_program("prometheus", environ=environ)
 
 
 def test_program_under_the_name_of_its_project(environ):
-    """An Alertmanager that is installed under its own name is taken."""
+    """An Alertmanager that is installed as `alertmanager` is found."""
     installed = Path(environ["PATH"]) / "alertmanager"
     installed.write_text("#!/bin/sh\n")
     installed.chmod(0o755)
@@ -146,13 +146,13 @@ def test_program_under_the_name_of_its_project(environ):
 
 
 def test_program_of_no_package(environ):
-    """What is in none of the packages must be installed by a person."""
+    """A program that is in none of the known packages is reported as not installed."""
     with pytest.raises(StackError, match="node_exporter is not installed"):
         find_program("node_exporter", environ=environ)
 
 
 def test_alertmanager_is_installed_where_that_is_wanted(environ, tmp_path):
-    """It is installed rather than unpacked, and where apt refuses, that is told and it is fetched."""
+    """With an `install` function, Alertmanager's package is installed instead of unpacked."""
     install = functools.partial(install_package, policy=tmp_path / "policy-rc.d")
     told, tools = [], Path(environ["PATH"])
     (tools / "apt-get").write_text(
@@ -168,7 +168,7 @@ def test_alertmanager_is_installed_where_that_is_wanted(environ, tmp_path):
 
 
 def test_alertmanager_that_cannot_be_installed_is_fetched(environ, repository, tmp_path):
-    """Apt's words are told, and what follows is what everyone else gets."""
+    """If apt cannot install Alertmanager, its error is reported and the package is downloaded."""
     place, told = repository("#!/bin/sh\necho 1\n"), []
     (place / "lists").touch()
     (Path(environ["PATH"]) / "apt-get").write_text(
@@ -184,7 +184,7 @@ def test_alertmanager_that_cannot_be_installed_is_fetched(environ, repository, t
 
 
 def test_failing_apt_is_quoted(environ):
-    """Apt's own words are in the one line of the error."""
+    """The error of a failed download ends with apt's own message."""
     refuse = "#!/bin/sh\necho 'E: no route to host' >&2\nexit 100\n"
     (Path(environ["PATH"]) / "apt-get").write_text(refuse)
     Path(environ["REPOSITORY"]).mkdir()

@@ -1,4 +1,4 @@
-"""One fault after the other on the stack as it is shipped, each until its message has come."""
+"""A sequence of faults on the stack as it is shipped, each until its message arrives."""
 
 import json
 import os
@@ -25,7 +25,10 @@ LONGEST_SECONDS = 1800
 def test_each_fault_behind_another_is_a_message_within_90_seconds(
     tmp_path, prometheus, alertmanager
 ):
-    """Real driver calls, processes, mounts and programs, where a drill has simulated series."""
+    """Each of nine faults of real processes, mounts and programs is a message within 90 seconds.
+
+    In contrast to a drill, no series is simulated.
+    """
     command = (sys.executable, "-m", "tests.support.fault_sequence", "--json")
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, check=False, timeout=LONGEST_SECONDS

@@ -1,4 +1,4 @@
-"""The version that a running Grafana tells."""
+"""The version check of a running Grafana."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from trainvitals.stack.readiness import announce
 
 @pytest.fixture
 def announced(tmp_path):
-    """Return a function that announces a program whose page of health has this text."""
+    """Return a function that announces a program with a given health page and returns the lines."""
 
     def announce_with(page, name="grafana"):
         if page is not None:
@@ -28,14 +28,14 @@ def announced(tmp_path):
 
 
 def test_grafana_that_is_too_old_for_the_boards(announced):
-    """A line names its version, its address and the least version."""
+    """A line names the version and the address of a Grafana that is too old, and the minimum."""
     (line,) = announced('{"database": "ok", "version": "9.3.2"}')
     assert line.startswith("the boards do not work in Grafana 9.3 at URL: install 10.4 or newer")
 
 
 @pytest.mark.parametrize("version", ["10.4.0", "12.4.0", "13.2.2", "12.4.0+security-01"])
 def test_grafana_that_is_new_enough(announced, version):
-    """Nothing more is told."""
+    """A Grafana of version 10.4 or newer is announced without a warning."""
     assert announced(f'{{"database": "ok", "version": "{version}"}}') == []
 
 
@@ -43,10 +43,10 @@ def test_grafana_that_is_new_enough(announced, version):
     "page", [None, "", "not JSON", "[]", "{}", '{"version": 12}', '{"version": "main"}']
 )
 def test_grafana_that_hides_its_version(announced, page):
-    """A page without a version that can be read is no reason to complain."""
+    """A health page without a readable version causes no warning."""
     assert announced(page) == []
 
 
 def test_another_program_is_not_asked(announced):
-    """Only Grafana has boards."""
+    """The version of a program other than Grafana is not checked."""
     assert announced('{"version": "0.25.0"}', name="alertmanager") == []

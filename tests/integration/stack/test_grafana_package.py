@@ -1,4 +1,4 @@
-"""Grafana from a repository like its own, on this machine and with a key of the test's own."""
+"""Grafana's download from a local repository like its own, signed with a key of the tests."""
 
 import json
 import os
@@ -35,7 +35,7 @@ CUT = 50_000
 
 @pytest.fixture(scope="session")
 def key(tmp_path_factory):
-    """Return the key of the repository."""
+    """Return the signing key of the repository."""
     return SigningKey(tmp_path_factory.mktemp("keys") / "own")
 
 
@@ -52,7 +52,7 @@ def pool(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory):
-    """Return a directory with this machine's programs, without a Grafana."""
+    """Return a directory with links to this machine's programs, without Grafana."""
     directory = tmp_path_factory.mktemp("tools")
     for place in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
         for each in Path(place).iterdir():
@@ -64,15 +64,15 @@ def tools(tmp_path_factory):
 
 @dataclass
 class Stage:
-    """A repository, its server, and a machine without Grafana.
+    """A repository, its server, and an environment without Grafana.
 
     Attributes:
         root: The directory of the repository.
-        server: Its server.
-        key: The key that signs it.
-        keys: The directory with the key that the machine trusts.
-        environ: The environment of the machine.
-        told: What was reported.
+        server: The HTTP server of the repository.
+        key: The key that signs the repository.
+        keys: The directory with the keys that the machine trusts.
+        environ: The environment variables of the machine.
+        told: The reported lines.
     """
 
     root: Path
@@ -84,16 +84,16 @@ class Stage:
 
     @property
     def cache(self) -> Path:
-        """Return the directory of what was unpacked."""
+        """Return the directory of the unpacked packages."""
         return Path(self.environ["XDG_CACHE_HOME"]) / "trainvitals/debian"
 
     @property
     def partial(self) -> Path:
-        """Return the part of a package that was received."""
+        """Return the path of a partly downloaded package."""
         return self.cache / "grafana.debs/grafana_12.4.10_all.deb.partial"
 
     def find(self, **changed: object) -> Path:
-        """Find Grafana, and wait a second for the server at most."""
+        """Find or download Grafana, with a server timeout of one second."""
         repository = Repository(self.server.url, self.key.fingerprint, self.keys)
         return find_program(
             "grafana",
@@ -105,7 +105,7 @@ class Stage:
         )
 
     def refuse(self, reason: str) -> None:
-        """Check that Grafana cannot be had, for a reason in one line, and that nothing is unpacked."""
+        """Assert that Grafana's download fails with a reason in one line and unpacks nothing."""
         with pytest.raises(StackError, match=reason) as caught:
             self.find()
         assert "\n" not in str(caught.value)
@@ -114,7 +114,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path, pool, tools, key):
-    """Return a repository in order, whose key the machine trusts."""
+    """Start the server of a valid repository whose key the machine trusts."""
     root = tmp_path / "repository"
     shutil.copytree(pool.parent, root)
     write_index(root, key)
@@ -129,7 +129,7 @@ def stage(tmp_path, pool, tools, key):
 
 
 def test_newest_fitting_version_is_fetched_once(stage):
-    """It is unpacked into the cache, where the next call finds it without a request."""
+    """The newest suitable Grafana is unpacked into the cache and found there by the next call."""
     program = stage.find()
     assert program == stage.cache / "grafana" / BINARY
     said = subprocess.run((program, "-v"), capture_output=True, text=True, check=True).stdout
@@ -157,7 +157,7 @@ print(find_program("grafana", packages=packages, root=Path(nowhere)))
 
 @pytest.mark.skipif(shutil.which("grafana") is not None, reason="Grafana is installed here")
 def test_it_is_unpacked_without_root(pool, key):
-    """Whoever starts the stack gets it into the own cache, and owns what was unpacked."""
+    """An unprivileged user gets Grafana in their own cache and owns the unpacked files."""
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         place.chmod(0o755)
@@ -185,13 +185,13 @@ def test_it_is_unpacked_without_root(pool, key):
 
 
 def test_each_tenth_is_reported(stage):
-    """As the package arrives, a line tells how much of it has."""
+    """The progress of a download is reported in at most ten lines."""
     stage.find()
     assert len([line for line in stage.told if " MB" in line]) <= 10
 
 
 def test_too_old_download_is_replaced(stage):
-    """What an earlier release of trainvitals has unpacked is fetched again where it is too old."""
+    """A Grafana in the cache that is too old for this release is replaced."""
     stage.find(downloaded=((12, 3), (12, 4)), oldest=None)
     stage.find(oldest=(12, 4))
     said = subprocess.run(
@@ -201,7 +201,7 @@ def test_too_old_download_is_replaced(stage):
 
 
 def test_no_version_fits(stage):
-    """A repository that has only others is of no use."""
+    """A repository without a suitable version of Grafana is refused."""
     for path in stage.root.glob("pool/grafana_12.4*.deb"):
         path.unlink()
     write_index(stage.root, stage.key)
@@ -209,12 +209,12 @@ def test_no_version_fits(stage):
 
 
 def sign_with_another_key(stage, tmp_path):
-    """Sign the index with a key that nobody trusts."""
+    """Sign the index with a key that is not trusted."""
     write_index(stage.root, SigningKey(tmp_path / "other"))
 
 
 def sign_with_another_trusted_key(stage, tmp_path):
-    """Sign the index with a key beside the right one, as others that a machine may have."""
+    """Sign the index with another key that is in the machine's directory of trusted keys."""
     other = SigningKey(tmp_path / "other")
     other.export(stage.keys)
     write_index(stage.root, other)
@@ -226,13 +226,13 @@ def sign_nothing(stage, _):
 
 
 def change_the_index(stage, _):
-    """Change a letter after the index was signed."""
+    """Change the index after it was signed."""
     index = stage.root / "dists/stable/InRelease"
     index.write_text(index.read_text().replace("Suite: stable", "Suite: stabler"))
 
 
 def let_the_key_expire(stage, tmp_path):
-    """Sign with a key that has expired since."""
+    """Sign the index with a key that has expired since."""
     stage.key = SigningKey(tmp_path / "old", expires="30d", now="20250101T000000")
     stage.key.export(stage.keys)
     write_index(stage.root, stage.key)
@@ -249,13 +249,13 @@ def let_the_key_expire(stage, tmp_path):
     ],
 )
 def test_wrong_signature_is_refused(stage, tmp_path, spoil, reason):
-    """Only an index signed with the one key is believed, and the line has apt's reason."""
+    """An index without a valid signature of the right key is refused with apt's reason."""
     spoil(stage, tmp_path)
     stage.refuse(reason)
 
 
 def test_looser_settings_of_the_machine_change_nothing(stage, tmp_path):
-    """Where the system accepts unsigned repositories, this one must be signed all the same."""
+    """Grafana's repository must be signed even if the system's apt accepts unsigned ones."""
     settings = tmp_path / "apt.conf"
     settings.write_text(
         'Acquire::AllowInsecureRepositories "true"; APT::Get::AllowUnauthenticated "true";\n'
@@ -267,7 +267,7 @@ def test_looser_settings_of_the_machine_change_nothing(stage, tmp_path):
 
 @pytest.mark.skipif(shutil.which("sqv") is not None, reason="apt has a verifier of its own")
 def test_machine_without_a_verifier(stage, tools, tmp_path):
-    """Without gpgv nothing is believed, and the line names it."""
+    """Without gpgv the repository is refused, and the error names gpgv."""
     own = tmp_path / "tools"
     own.mkdir()
     for each in tools.iterdir():
@@ -278,14 +278,14 @@ def test_machine_without_a_verifier(stage, tools, tmp_path):
 
 
 def test_changed_list_of_packages_is_refused(stage):
-    """A list that is not the one that was signed is not used."""
+    """A package list that differs from the signed index is refused."""
     for path in stage.root.glob("dists/stable/main/*/Packages"):
         path.write_text(path.read_text().replace("12.4.10", "12.4.11"))
     stage.refuse("Hash Sum mismatch")
 
 
 def test_changed_package_is_refused(stage):
-    """A package that is not the listed one is deleted, and nothing of it is unpacked."""
+    """A package whose checksum differs from the list is deleted and not unpacked."""
     deb = stage.root / "pool/grafana_12.4.10_all.deb"
     deb.write_bytes(deb.read_bytes()[:-1] + b"!")
     stage.refuse("does not have the checksum of its index")
@@ -293,14 +293,14 @@ def test_changed_package_is_refused(stage):
 
 
 def test_lost_connection_is_continued(stage):
-    """A connection that breaks in the middle is followed by one for the rest."""
+    """A download continues where the connection broke."""
     stage.server.cuts = [None, None, CUT]  # the index, the list, half a package
     assert stage.find().exists()
     assert stage.server.list_ranges("12.4.10_all.deb") == [None, f"bytes={CUT}-"]
 
 
 def test_interrupted_download_is_resumed_by_the_next_call(stage):
-    """Half a package is kept when the server goes away, and only the rest is fetched later."""
+    """The next call resumes a partial download and fetches only the rest."""
     stage.server.cuts = [None, None, CUT, 0, None, None, 0]
     stage.refuse("cannot download grafana: .*12.4.10_all.deb: the connection was closed")
     assert stage.partial.stat().st_size == CUT
@@ -310,7 +310,7 @@ def test_interrupted_download_is_resumed_by_the_next_call(stage):
 
 @pytest.mark.parametrize("held", [b"x", b"x" * 9_000_000])
 def test_part_that_is_not_of_the_package(stage, held):
-    """What does not fit the checksum is deleted and fetched again, whatever its size."""
+    """A partial file with other content is deleted, and the whole package is fetched."""
     stage.partial.parent.mkdir(parents=True)
     stage.partial.write_bytes(held)
     assert stage.find().exists()
@@ -318,14 +318,14 @@ def test_part_that_is_not_of_the_package(stage, held):
 
 
 def test_server_that_sends_whole_files_alone(stage):
-    """It sends all of it again, which replaces the part."""
+    """The download succeeds from a server that ignores range requests and sends whole files."""
     stage.server.continues = False
     stage.server.cuts = [None, None, CUT]
     assert stage.find().exists()
 
 
 def test_redirect_is_followed(stage):
-    """The package may be on another server than the index says, as it is verified."""
+    """A redirect to another server is followed for the package."""
     with FileServer(stage.root) as other:
         stage.server.moved_to = other.url
         assert stage.find().exists()
@@ -333,19 +333,19 @@ def test_redirect_is_followed(stage):
 
 
 def test_no_network(stage):
-    """Without a server the line names its address."""
+    """The error names the address of a server that cannot be reached."""
     stage.server.stop()
     stage.refuse(rf"cannot download grafana: .*{re.escape(stage.server.url)}")
 
 
 def test_server_that_says_nothing(stage):
-    """It is not waited for longer than was asked."""
+    """A server that never answers makes the download fail after the timeout."""
     stage.server.is_silent = True
     stage.refuse("cannot download grafana: ")
 
 
 def test_network_that_goes_away_after_the_index(stage):
-    """The list is there, the package is not; there are two attempts at most."""
+    """The download fails if the server becomes unreachable after it sent the index."""
     stage.server.cuts = [None, None]
     stage.find(downloaded=((12, 3), (12, 4)), oldest=None)
     stage.server.stop()
@@ -355,42 +355,42 @@ def test_network_that_goes_away_after_the_index(stage):
 
 
 def test_no_room(stage):
-    """A package that does not fit unpacked is not begun with."""
+    """A package whose unpacked size exceeds the free space is not downloaded."""
     write_index(stage.root, stage.key, Installed_Size="999999999999")
     stage.refuse(r"are free in .* are needed: free some space, or set XDG_CACHE_HOME")
     assert stage.server.list_ranges("12.4.10_all.deb") == []
 
 
 def test_disk_that_fills_up(stage):
-    """A write that fails is told with the file and the reason."""
+    """The error of a failed write names the file and the reason."""
     stage.partial.parent.mkdir(parents=True)
     stage.partial.symlink_to("/dev/full")
     stage.refuse(r"cannot write .*12.4.10_all.deb.partial: No space left on device")
 
 
 def test_download_may_be_forbidden(stage):
-    """With GRAFANA_FETCH=0 no server is asked."""
+    """With GRAFANA_FETCH=0 no request is sent to the repository."""
     stage.environ["GRAFANA_FETCH"] = "0"
     stage.refuse("grafana is not installed, and GRAFANA_FETCH=0 forbids its download")
     assert stage.server.requests == []
 
 
 def test_what_was_downloaded_before_may_be_used(stage):
-    """GRAFANA_FETCH=0 forbids the download, not the program."""
+    """A Grafana that is already in the cache is used even with GRAFANA_FETCH=0."""
     program = stage.find()
     stage.environ["GRAFANA_FETCH"] = "0"
     assert stage.find() == program
 
 
 def test_word_that_is_neither_true_nor_false(stage):
-    """A variable that cannot be understood is no permission."""
+    """A value of GRAFANA_FETCH that is neither true nor false raises an error."""
     stage.environ["GRAFANA_FETCH"] = "perhaps"
     with pytest.raises(ConfigurationError, match="GRAFANA_FETCH is neither true nor false"):
         stage.find()
 
 
 def test_program_that_does_not_run_is_not_kept(stage, tmp_path):
-    """A package for another machine is refused with the program's last words."""
+    """A Grafana that does not run on this machine is refused, and the error quotes its output."""
     shutil.rmtree(stage.root / "pool")
     (stage.root / "pool").mkdir()
     script = "#!/bin/sh\necho 'GLIBC_2.99 not found' >&2\nexit 1\n"
@@ -406,7 +406,7 @@ SOURCE = '#include <stdio.h>\nint main(void) { return puts("grafana version 12.4
 
 @pytest.fixture
 def linked(stage, tmp_path):
-    """Put a Grafana into the repository that needs a dynamic linker which this machine lacks."""
+    """Add a Grafana to the repository that needs a dynamic linker missing on this machine."""
     (tmp_path / "grafana.c").write_text(SOURCE)
     program = tmp_path / "grafana"
     subprocess.run(
@@ -421,7 +421,7 @@ def linked(stage, tmp_path):
 
 @pytest.fixture
 def system(stage, tmp_path):
-    """Return the directory of a repository that is the only one of the system's."""
+    """Configure a repository as the only one of the system's apt, and return its directory."""
     root = tmp_path / "system"
     (root / "pool").mkdir(parents=True)
     (tmp_path / "sources.list").write_text(f"deb [trusted=yes] file:{root} stable main\n")
@@ -435,7 +435,7 @@ def system(stage, tmp_path):
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize("folder", ["lib", "usr/lib"])
 def test_program_that_needs_another_linker(stage, linked, system, folder):
-    """Grafana is linked with musl, which is unpacked beside it where the machine has none."""
+    """The musl package is downloaded and unpacked for a Grafana that is linked with it."""
     own = next(path for path in LINKERS if path.exists())
     name = Path(MISSING_LINKER).name
     build_package(system / "pool", "musl", "1.2.3", {f"{folder}/{name}": own.resolve()})
@@ -448,7 +448,7 @@ def test_program_that_needs_another_linker(stage, linked, system, folder):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_linker_that_cannot_be_had(stage, linked, system):
-    """The line names the package, and what was downloaded is kept for the next call."""
+    """The error names the missing musl package, and Grafana's package is kept for the next call."""
     write_index(system, None)
     stage.refuse("cannot download musl: ")
     asked = stage.server.list_ranges(".deb")
@@ -458,7 +458,7 @@ def test_linker_that_cannot_be_had(stage, linked, system):
 
 @pytest.fixture
 def up(stage, settings, programs, quick_up):
-    """Return a function that brings the stack up with what the repository has."""
+    """Return a function that starts the stack with Grafana from the repository."""
 
     def bring():
         def find(name):
@@ -470,7 +470,7 @@ def up(stage, settings, programs, quick_up):
 
 
 def test_the_stack_runs_with_the_downloaded_grafana(stage, settings, up):
-    """It is started out of the cache, with its home there, and the stack is in order."""
+    """The stack starts the downloaded Grafana from the cache, with its home path there."""
     shutil.rmtree(stage.root / "pool")
     (stage.root / "pool").mkdir()
     server = shlex.join((sys.executable, str(STAND_IN_GRAFANA)))
@@ -488,7 +488,7 @@ exec {server} "$@"
 
 
 def test_the_rest_of_the_stack_runs_without_network(stage, settings, up):
-    """One line tells why there is no Grafana and what there is, and nothing is out of order."""
+    """Without network, one line says why Grafana is missing, and the rest of the stack runs."""
     stage.server.stop()
     up()
     assert describe(settings).fine
@@ -501,7 +501,7 @@ def test_the_rest_of_the_stack_runs_without_network(stage, settings, up):
 def test_the_download_may_be_forbidden_in_the_file_of_variables(
     new_settings, quick_files, tmp_path, monkeypatch
 ):
-    """What `.env` says holds for `up`, though it is not in the environment."""
+    """GRAFANA_FETCH=0 in `.env` applies to `up`, although the environment does not have it."""
     monkeypatch.delenv("GRAFANA_FETCH", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     settings, told = new_settings(tmp_path / "state", GRAFANA_FETCH="0"), []

@@ -1,4 +1,4 @@
-"""Debian's Alertmanager as an installed package."""
+"""The installation of Debian's Alertmanager package without its service."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ PACKAGE = "prometheus-alertmanager"
 
 @pytest.fixture
 def tools(tmp_path):
-    """Return a directory with a systemctl that does nothing."""
+    """Return a directory with a `systemctl` that does nothing."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/systemctl").write_text("#!/bin/sh\n")
     (tmp_path / "bin/systemctl").chmod(0o755)
@@ -24,12 +24,12 @@ def tools(tmp_path):
 
 
 def asked(policy):
-    """Ask a policy whether the service may start, as Debian's packages do."""
+    """Run a policy-rc.d as Debian's packages do, and return its exit code."""
     return subprocess.run((policy, PACKAGE, "start"), check=False).returncode
 
 
 def test_service_is_forbidden_while_the_package_is_installed(tools, tmp_path):
-    """The policy forbids during the installation, the service is turned off, the policy goes."""
+    """The policy forbids services during the installation and is removed afterwards."""
     policy, ran = tmp_path / "policy-rc.d", []
 
     def run(command):
@@ -49,7 +49,7 @@ def test_service_is_forbidden_while_the_package_is_installed(tools, tmp_path):
 
 
 def test_machine_without_systemd(tools, tmp_path):
-    """There the service is turned off as System V's are."""
+    """On a machine without systemd, update-rc.d disables the service."""
     (tools / "systemctl").rename(tools / "update-rc.d")
     ran = []
     environ = {"PATH": str(tools)}
@@ -58,7 +58,7 @@ def test_machine_without_systemd(tools, tmp_path):
 
 
 def test_failed_installation_leaves_no_policy(tools, tmp_path):
-    """The policy goes as well when apt fails or is interrupted."""
+    """The policy is also removed if the installation is interrupted."""
     policy = tmp_path / "policy"
 
     def fail(_):
@@ -70,7 +70,7 @@ def test_failed_installation_leaves_no_policy(tools, tmp_path):
 
 
 def test_policy_of_a_killed_installation_forbids_nothing(tools, tmp_path):
-    """What kill -9 left behind allows every service, and the next installation writes it again."""
+    """A policy left by a killed installation allows services, and the next one removes it."""
     policy = tmp_path / "policy"
     child = (
         "import os, sys; from pathlib import Path;"
@@ -90,7 +90,7 @@ def test_policy_of_a_killed_installation_forbids_nothing(tools, tmp_path):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """Return a function that writes a policy of another program."""
+    """Return a function that writes another program's policy with a given exit code."""
 
     def write(answer):
         (tmp_path / "policy").write_text(f"#!/bin/sh\nexit {answer}\n")
@@ -101,7 +101,7 @@ def foreign(tmp_path):
 
 
 def test_policy_of_somebody_else_that_forbids_is_enough(tools, foreign):
-    """It is left as it is, and the package is installed under it."""
+    """Another program's policy that forbids services is kept, and the package is installed."""
     policy, ran = foreign(101), []
     install_package(PACKAGE, ran.append, environ={"PATH": str(tools)}, policy=policy)
     assert len(ran) == 2
@@ -109,7 +109,7 @@ def test_policy_of_somebody_else_that_forbids_is_enough(tools, foreign):
 
 
 def test_policy_of_somebody_else_that_allows_is_not_changed(foreign):
-    """It is left as it is, and nothing is installed."""
+    """Another program's policy that allows services is kept, and nothing is installed."""
     policy, ran = foreign(0), []
     with pytest.raises(StackError, match="would start its service"):
         install_package(PACKAGE, ran.append, policy=policy)
@@ -118,13 +118,13 @@ def test_policy_of_somebody_else_that_allows_is_not_changed(foreign):
 
 
 def test_policy_that_cannot_be_written(tmp_path):
-    """The line names the path."""
+    """The error for a policy that cannot be written names its path."""
     (tmp_path / "a").touch()
     with pytest.raises(StackError, match=r"cannot write .*a/policy: Not a directory"):
         install_package(PACKAGE, print, policy=tmp_path / "a/policy")
 
 
-# Run inside a root of its own: an overlay over this machine's, from which the package is gone.
+# Runs in a chroot on an overlay over this machine's root, from which the package was removed.
 SCRIPT = """\
 set -e
 mount -t tmpfs tmpfs "$1"; mkdir "$1/upper" "$1/work" "$1/root"
@@ -154,7 +154,7 @@ test ! -e /usr/sbin/policy-rc.d
     reason="installs a package as root, which takes 25 s: run it with `make test-long`",
 )
 def test_real_package_is_installed_without_its_service(tmp_path, tools):
-    """Apt installs Debian's own package; no service starts, now or at the next boot."""
+    """Apt installs Debian's own package, whose service does not start, now or at the next boot."""
     sources = Path(__file__).parents[3] / "exporter"
     done = subprocess.run(
         ("unshare", "--mount", "sh", "-c", SCRIPT, "sh", tmp_path, sources, sys.executable),

@@ -28,7 +28,7 @@ STAND_IN_PROMETHEUS = Path(__file__).parents[2] / "unit/stack/stand_ins/promethe
 
 
 def no_prometheus(name):
-    """Find nothing, as on a machine without Prometheus."""
+    """Raise StackError, as on a machine without Prometheus."""
     raise StackError(f"no {name} here")
 
 
@@ -36,7 +36,7 @@ bring_up_exporter = functools.partial(bring_up, find=no_prometheus)
 
 
 def only(name, path):
-    """Return a finder of one program and no other."""
+    """Return a function that finds only one program."""
 
     def find(wanted):
         return path if wanted == name else no_prometheus(wanted)
@@ -45,7 +45,7 @@ def only(name, path):
 
 
 def is_free(port):
-    """Return whether nothing listens on a port."""
+    """Return whether no process listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
@@ -67,7 +67,7 @@ def pids(settings):
 
 
 def test_whole_stack_works_and_says_where(stack):
-    """After `up` everything answers, is scraped and judged, and each address was printed."""
+    """After `up` all programs run, all targets are scraped, and each address was reported."""
     settings, told = stack.settings, stack.told
     ports = {
         "exporter": settings.exporter_port,
@@ -98,12 +98,12 @@ def test_whole_stack_works_and_says_where(stack):
 
 
 def fetch(port, path):
-    """Return the JSON of a page."""
+    """Return the parsed JSON of a local page."""
     return fetch_json(f"http://127.0.0.1:{port}{path}")
 
 
 def test_alerts_name_the_machine(stack):
-    """Every target of this machine has its name as `instance`."""
+    """Every target of the stack has the machine's name as its `instance` label."""
     port = stack.settings.prometheus_port
     found = fetch(port, "/api/v1/query?query=up")["data"]["result"]
     assert {each["metric"]["instance"] for each in found} == {"ada-1"}
@@ -111,7 +111,7 @@ def test_alerts_name_the_machine(stack):
 
 
 def test_the_live_page_knows_what_fires(stack):
-    """The exporter asks the stack's own Prometheus, also at the first look."""
+    """The exporter's overview has the alerts of the stack's Prometheus."""
     port = stack.settings.exporter_port
     picture = fetch(port, "/api/v1/overview")
     assert picture["alerts"] is not None
@@ -119,7 +119,7 @@ def test_the_live_page_knows_what_fires(stack):
 
 
 def test_grafana_is_set_up(stack):
-    """It gets its folders, the shipped provisioning, where to ask, and a password by its file."""
+    """Grafana is started with its data folder, provisioning, home board and password file."""
     settings, state_dir = stack.settings, stack.settings.state_dir
     told = fetch(settings.grafana_port, "/")
     assert told["GF_PATHS_DATA"] == str(state_dir / "grafana")
@@ -137,18 +137,18 @@ def test_grafana_is_set_up(stack):
 
 
 def test_nothing_in_the_state_directory_is_for_others(stack):
-    """The directory is entered by its owner alone, and what may hold a secret is 0600 besides."""
+    """Only the owner may enter the state directory, and files that may hold secrets are 0600."""
     state_dir = stack.settings.state_dir
     assert state_dir.stat().st_mode & 0o777 == 0o700
     for name in ("config/alertmanager/alertmanager.yml", "supervisord.conf", "programs.json"):
         assert (state_dir / name).stat().st_mode & 0o777 == 0o600
-    # Nor where somebody else made the directory, and left it open.
+    # The subdirectories are closed too, in case another user created the state directory open.
     for name in ("config", "logs", "prometheus", "alertmanager-data", "grafana", "secrets"):
         assert (state_dir / name).stat().st_mode & 0o777 == 0o700
 
 
 def test_second_up_changes_nothing(stack, quick_up):
-    """A second `up` keeps every process and says that all runs already."""
+    """A second `up` keeps every process and reports `already running`."""
     before, told = pids(stack.settings), []
     quick_up(stack.settings, find=stack.find, report=told.append)
     assert told[0] == "already running"
@@ -157,7 +157,7 @@ def test_second_up_changes_nothing(stack, quick_up):
 
 
 def test_second_up_reads_the_configuration_again(stack, quick_up):
-    """A rule that came meanwhile is loaded without a restart, and a broken one is refused."""
+    """A second `up` loads a new rule file without a restart, and refuses a broken one."""
     settings, before = stack.settings, pids(stack.settings)
     rules, groups = settings.state_dir / "config/prometheus/rules", describe(settings).rules.groups
     shipped = rules.resolve()
@@ -178,14 +178,14 @@ def test_second_up_reads_the_configuration_again(stack, quick_up):
 
 
 def test_state_directory_is_private(new_settings, tmp_path):
-    """Nobody else may read the data or talk to the supervisor."""
+    """The state directory is created with mode 0700."""
     settings = new_settings(tmp_path / "a/b")
     take_down(settings, report=print)
     assert settings.state_dir.stat().st_mode & 0o777 == 0o700
 
 
 def test_status_needs_no_flags(stack):
-    """A running stack is found where it was started, whatever the settings say now."""
+    """The status of a running stack does not depend on the ports in the current settings."""
     assert describe(replace(stack.settings, exporter_port=1, prometheus_port=2)).fine
 
 
@@ -204,7 +204,7 @@ def test_dead_program_is_started_again(stack):
 
 
 def test_target_that_does_not_answer_is_reported(stack):
-    """While the exporter hangs, the status says so and is not fine."""
+    """While the exporter hangs, the status is not fine and names the exporter."""
     settings = stack.settings
     exporter = psutil.Process(pids(settings)["exporter"])
     exporter.suspend()
@@ -217,7 +217,7 @@ def test_target_that_does_not_answer_is_reported(stack):
 
 
 def test_logs_are_followed(stack):
-    """The logs show what Prometheus said."""
+    """`follow_logs` prints the log lines of Prometheus."""
     settings = stack.settings
     code = (
         "import sys; from pathlib import Path; from trainvitals.stack.native import follow_logs;"
@@ -237,13 +237,13 @@ def test_logs_are_followed(stack):
 
 
 def test_no_logs_yet(new_settings, tmp_path):
-    """Before the first `up` there is nothing to follow."""
+    """`follow_logs` raises a StackError before the first `up`."""
     with pytest.raises(StackError, match="start the stack"):
         follow_logs(new_settings(tmp_path))
 
 
 def test_machine_without_prometheus_gets_the_exporter(settings):
-    """Where there is no Prometheus to be had, the exporter runs alone and the reason is told."""
+    """Without Prometheus, `up` starts only the exporter and reports the reason."""
     told = []
     bring_up_exporter(settings, report=told.append)
     assert told[0] == "no Prometheus: no prometheus here"
@@ -264,7 +264,7 @@ def test_machine_without_prometheus_gets_the_exporter(settings):
 
 
 def test_changed_settings_replace_the_stack(settings):
-    """`up` with another port moves the exporter there."""
+    """`up` with another exporter port restarts the exporter on this port."""
     bring_up_exporter(settings, report=print)
     moved, told = replace(settings, exporter_port=find_free_ports(1)[0]), []
     bring_up_exporter(moved, report=told.append)
@@ -274,7 +274,7 @@ def test_changed_settings_replace_the_stack(settings):
 
 
 def test_killed_supervisor(settings):
-    """After kill -9 of the supervisor its programs are seen, and `down` ends them."""
+    """After SIGKILL of the supervisor, the status has its programs and `down` stops them."""
     bring_up_exporter(settings, report=print)
     os.kill(int((settings.state_dir / PIDFILE).read_text()), signal.SIGKILL)
     wait_until(lambda: describe(settings).programs[0].state == "unsupervised")
@@ -286,7 +286,7 @@ def test_killed_supervisor(settings):
 
 
 def test_program_that_ignores_sigterm_is_killed(settings, tmp_path):
-    """A program without its supervisor that does not care for SIGTERM is killed."""
+    """A program without its supervisor is killed if it ignores SIGTERM."""
     stubborn = tmp_path / "stubborn.py"
     stubborn.write_text(
         f"import runpy, signal, sys\nsys.argv[0] = {settings.exporter_command[1]!r}\n"
@@ -303,7 +303,7 @@ def test_program_that_ignores_sigterm_is_killed(settings, tmp_path):
 
 
 def test_taken_port_is_named_and_nothing_is_left(settings):
-    """A port that something else has is refused with the process that has it."""
+    """The error for a port in use names the process and the variable, and nothing is started."""
     with socket.create_server(("127.0.0.1", settings.exporter_port)):
         with pytest.raises(StackError) as refused:
             bring_up_exporter(settings, report=print)
@@ -316,7 +316,7 @@ def test_taken_port_is_named_and_nothing_is_left(settings):
 
 
 def test_prometheus_that_does_not_start(settings, tmp_path):
-    """Its last words are shown and the exporter is taken down again."""
+    """If Prometheus does not start, its last output is shown and the exporter is stopped."""
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'no space left on device'\nexit 1\n")
     broken.chmod(0o755)
@@ -329,7 +329,7 @@ def test_prometheus_that_does_not_start(settings, tmp_path):
 
 
 def test_broken_rule_at_the_start_is_shown(settings, programs):
-    """Prometheus says what is wrong and then stops at length: the line that matters is shown."""
+    """If a rule file is broken, the line of Prometheus' log with the parse error is shown."""
     rules = settings.state_dir / "config/prometheus/rules"
     rules.parent.mkdir(parents=True)
     shutil.copytree(find_shipped("prometheus") / "rules", rules)
@@ -342,7 +342,7 @@ def test_broken_rule_at_the_start_is_shown(settings, programs):
 
 
 def test_rule_that_cannot_be_evaluated_costs_nothing_else(settings, programs, quick_files):
-    """What a rule does not like in the data is said, and everything works all the same."""
+    """A rule that cannot be evaluated is reported, and the stack runs all the same."""
     rules = settings.state_dir / "config/prometheus/rules"
     rules.mkdir(parents=True)
     (rules / "mine.yml").write_text(
@@ -359,7 +359,7 @@ def test_rule_that_cannot_be_evaluated_costs_nothing_else(settings, programs, qu
 
 
 def test_exporter_that_never_answers(settings):
-    """A program that runs without answering is given up, and nothing is left."""
+    """`up` fails after its timeout if the exporter does not answer, and leaves no process."""
     mute = replace(settings, exporter_command=("/bin/sh", "-c", "exec sleep 60"))
     with pytest.raises(StackError, match=r"exporter is not ready at .* after 2s"):
         bring_up_exporter(mute, report=print, timeout_seconds=2.0)
@@ -367,7 +367,7 @@ def test_exporter_that_never_answers(settings):
 
 
 def test_exporter_that_cannot_be_scraped(settings, tmp_path):
-    """When Prometheus cannot read the exporter's page, its reason is in the error."""
+    """If Prometheus cannot scrape the exporter, the error has Prometheus' reason."""
     told_by_prometheus = tmp_path / "prometheus"
     told_by_prometheus.write_text(f"#!{sys.executable}\n{STAND_IN_PROMETHEUS.read_text()}")
     told_by_prometheus.chmod(0o755)
@@ -378,11 +378,11 @@ def test_exporter_that_cannot_be_scraped(settings, tmp_path):
 
 
 def test_interrupted_up_leaves_nothing(settings):
-    """Ctrl-C while waiting takes everything down again."""
+    """Ctrl-C while `up` waits stops everything that it started."""
     code = (
         "import signal, sys; from pathlib import Path; from trainvitals.errors import StackError;"
         "from trainvitals.stack.native import bring_up; from trainvitals.stack.settings import *\n"
-        # A shell has those that it starts in the background ignore the signal.
+        # A shell makes programs that it starts in the background ignore SIGINT.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def find(name): raise StackError(name)\n"
         "bring_up(Settings(Path(sys.argv[1]), int(sys.argv[2]), 1, ('/bin/sh', '-c', 'exec sleep 60')),"
@@ -393,14 +393,14 @@ def test_interrupted_up_leaves_nothing(settings):
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as waiting:
         wait_until(lambda: "exporter" in find_processes(settings.state_dir).values())
         waiting.send_signal(signal.SIGINT)
-        # It may wait 20 s for the supervisor, 15 for the programs and 5 for those that it kills.
+        # The end may take 20 s for the supervisor, 15 s for the programs and 5 s for killed ones.
         _, said = waiting.communicate(timeout=60)
     assert "KeyboardInterrupt" in said
     assert nothing_runs(settings)
 
 
 def test_deep_and_strange_state_directory(new_settings, tmp_path):
-    """A path that is longer than a Unix socket's, with a space and a percent sign, works."""
+    """A state directory works with a very long path that has a space and a percent sign."""
     settings = new_settings(tmp_path / ("a deep 100% " * 10) / "state")
     try:
         bring_up_exporter(settings, report=print)
@@ -411,14 +411,14 @@ def test_deep_and_strange_state_directory(new_settings, tmp_path):
 
 
 def test_state_directory_that_cannot_be_made(new_settings, tmp_path):
-    """A file in its place is named in the error."""
+    """A state directory that is a file raises an error that suggests --state-dir."""
     (tmp_path / "state").touch()
     with pytest.raises(StackError, match="choose another with --state-dir"):
         take_down(new_settings(tmp_path / "state"), report=print)
 
 
 def test_up_after_a_killed_supervisor_replaces_what_is_left(settings):
-    """What an earlier start left half dead is stopped first, with a word, and then all runs."""
+    """`up` stops and replaces the programs of a killed supervisor, and reports that."""
     bring_up_exporter(settings, report=print)
     os.kill(int((settings.state_dir / PIDFILE).read_text()), signal.SIGKILL)
     told = []
@@ -428,7 +428,7 @@ def test_up_after_a_killed_supervisor_replaces_what_is_left(settings):
 
 
 def test_alertmanager_that_does_not_start(settings, programs, tmp_path):
-    """Its last words are shown, and Prometheus and the exporter are taken down again."""
+    """If Alertmanager does not start, its last output is shown and the stack is stopped."""
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'cannot open the notification log'\nexit 1\n")
     broken.chmod(0o755)
@@ -449,7 +449,7 @@ def test_alertmanager_that_does_not_start(settings, programs, tmp_path):
     [("alertmanager", "ALERTMANAGER_PORT"), ("grafana", "GRAFANA_PORT")],
 )
 def test_taken_port_of_any_program_is_refused(settings, programs, tmp_path, name, variable):
-    """Before anything starts, the line names the port, the program and the variable."""
+    """`up` refuses a port in use before it starts a program, and names port and variable."""
 
     def find(wanted):
         return tmp_path if wanted == "grafana" else programs(wanted)
@@ -462,7 +462,7 @@ def test_taken_port_of_any_program_is_refused(settings, programs, tmp_path, name
 
 
 def test_address_that_this_machine_has_not(settings):
-    """A BIND_ADDR of another machine is refused in one line."""
+    """A BIND_ADDR that is not an address of this machine is refused in one line."""
     with pytest.raises(
         StackError, match=r"BIND_ADDR=192\.0\.2\.1: this machine has no such address"
     ):
@@ -472,7 +472,7 @@ def test_address_that_this_machine_has_not(settings):
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::1"])
 def test_other_addresses(settings, address):
-    """Bound elsewhere than on 127.0.0.1, the exporter is asked where it listens."""
+    """The status of the exporter is fine if it is bound to an address other than 127.0.0.1."""
     ours = replace(settings, bind_address=address)
     bring_up_exporter(ours, report=print)
     assert describe(ours).fine
@@ -480,7 +480,7 @@ def test_other_addresses(settings, address):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_disk_without_room(new_settings, tmp_path):
-    """A state directory on a disk that is full is refused before anything starts."""
+    """A state directory on a disk with too little space is refused before anything starts."""
     place = tmp_path / "small"
     place.mkdir()
     mount = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place)

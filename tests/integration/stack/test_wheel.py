@@ -1,4 +1,4 @@
-"""The stack from an installed wheel: no checkout, no home, an empty folder."""
+"""The stack from an installed wheel, without a checkout, in an empty folder with an empty home."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ SHIPPED_FILES = ("docker-compose*.yml", "exporter/Dockerfile")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Build the wheel and give its path."""
+    """Build the wheel and return its path."""
     place = tmp_path_factory.mktemp("wheel")
     command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", place, ROOT)
     built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -36,18 +36,18 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture
 def installed(wheel, tmp_path):
-    """Return a folder that the wheel was installed in; what it needs is in the environment."""
+    """Unpack the wheel into a folder and return it; its dependencies are in the environment."""
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    # Not the 15 seconds that a stack of its own would wait between two looks.
+    # An interval of one second replaces the 15 seconds between two scrapes.
     config = site / "trainvitals/stack/files/prometheus/prometheus.yml"
     config.write_text(re.sub(r"(_interval|_timeout): \d+s", r"\1: 1s", config.read_text()))
     return site
 
 
 def test_wheel_carries_what_the_stack_needs(wheel):
-    """Every committed file of the configuration is in it, and none that was rendered."""
+    """The wheel has every committed file of the configuration, and no secret or `.env` file."""
     tracked = subprocess.run(
         ("git", "-C", ROOT, "ls-files", *SHIPPED, *SHIPPED_FILES),
         capture_output=True,
@@ -69,7 +69,7 @@ def test_wheel_carries_what_the_stack_needs(wheel):
     reason="brings a whole stack up once more, which takes 15 s: run it with `make test-long`",
 )
 def test_up_from_an_installed_wheel(installed, prometheus, alertmanager, tmp_path):
-    """In an empty folder with an empty home the stack comes up, is fine, and goes down again."""
+    """`up`, `status` and `down` of an installed wheel work with an empty folder and home."""
     empty, home = tmp_path / "empty", tmp_path / "home"
     empty.mkdir()
     home.mkdir()
@@ -104,7 +104,10 @@ def test_up_from_an_installed_wheel(installed, prometheus, alertmanager, tmp_pat
 
 
 def test_two_builds_of_a_commit_are_the_same(tmp_path):
-    """Folder, time, umask, zone, line ends and files beside the commit change no byte; it has a bill of materials."""
+    """Two builds in different folders, times, umasks and time zones are equal byte for byte.
+
+    The build also writes a CycloneDX bill of materials with the locked requirements.
+    """
     if importlib.util.find_spec("cyclonedx_py") is None and not os.environ.get("CI"):
         pytest.skip("cyclonedx-bom is not installed: make test-integration installs it")
     outs = []
@@ -125,7 +128,7 @@ def test_two_builds_of_a_commit_are_the_same(tmp_path):
             pytest.skip(f"cannot build here: {built.stderr.strip().splitlines()[-1]}")
         assert built.returncode == 0, built.stderr
         outs.append({path.name: path.read_bytes() for path in out.iterdir()})
-        time.sleep(2)  # the dates in a zip are even seconds
+        time.sleep(2)  # the timestamps in a zip file have a resolution of two seconds
     assert outs[0] == outs[1]
     assert {name.rpartition(".")[2] for name in outs[0]} == {"json", "whl"}
     (bom,) = (json.loads(text) for name, text in outs[0].items() if name.endswith(".cdx.json"))

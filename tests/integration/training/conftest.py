@@ -1,4 +1,4 @@
-"""What training tests share: a place for run files, and an exporter that reads it."""
+"""Fixtures of the training tests: run directories, and an exporter that reads one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.exporter_process import ExporterProcess
 
 @pytest.fixture
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The run directory of a training in this process, which has the CPU and one thread."""
+    """Return the run directory of a training in this process, on the CPU with one thread."""
     torch = pytest.importorskip("torch")
     directory = tmp_path / "runs"
     monkeypatch.setenv("TRAINVITALS_RUN_DIR", str(directory))
@@ -26,12 +26,12 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """The run directory of trainings in other processes."""
+    """Return the run directory of trainings in other processes."""
     return tmp_path / "runs"
 
 
 @pytest.fixture
 def exporter(tmp_path: Path, runs: Path) -> Iterator[ExporterProcess]:
-    """An exporter that reads the run directory."""
+    """Start an exporter that reads the run directory."""
     with ExporterProcess(tmp_path, arguments=(f"--run-dir={runs}",)) as exporter:
         yield exporter

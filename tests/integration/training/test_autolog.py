@@ -1,4 +1,4 @@
-"""Trainings that nobody instrumented, below `trainvitals run`, with real PyTorch on the CPU."""
+"""Training programs without instrumentation under `trainvitals run`, with PyTorch on the CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support.observed import HEAD, run, run_all
 from trainvitals.runfile import STATE, STEP, State
 
-# Importing PyTorch takes seconds where the machine is busy.
+# Importing PyTorch takes seconds if the machine is busy.
 pytestmark = pytest.mark.timeout(240)
 
 LOOPS = {
@@ -126,14 +126,14 @@ def write(tmp_path, body):
 
 @pytest.fixture(scope="module")
 def loops(tmp_path_factory):
-    """The programs, each of which has ended."""
+    """Run all programs and return their results."""
     directory = tmp_path_factory.mktemp("loops")
     return run_all(directory, {name: body for name, (body, _, _) in LOOPS.items()})
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_reports_its_steps_and_samples(loops, name):
-    """Once, whatever its optimizers and passes are."""
+    """Each step and sample is counted once, for all kinds of optimizers and backward passes."""
     ended, (_, steps, samples) = loops[0][name], LOOPS[name]
     assert (ended.code, ended.output) == (0, "")
     assert (ended.step("steps"), ended.step("samples")) == (steps, samples)
@@ -141,13 +141,13 @@ def test_a_loop_reports_its_steps_and_samples(loops, name):
 
 
 def test_the_last_line_names_the_runs(loops):
-    """And nothing else is written to standard error."""
+    """`trainvitals run` writes only one line to standard error, with the number of runs."""
     (line,) = loops[1].splitlines()
     assert f"{len(LOOPS)} of which reported run" in line
 
 
 def test_the_loss_is_that_of_the_program(tmp_path):
-    """Not multiplied by the scaler, and summed over the parts of a step."""
+    """The loss is not multiplied by the scaler, and is summed over the parts of a step."""
     body = """
 optimizer = torch.optim.SGD(model.parameters(), 0.0)
 scaler = torch.amp.GradScaler("cpu")
@@ -164,7 +164,7 @@ print(loss.item())
 
 
 def test_phases_and_checkpoints_are_told_apart(tmp_path):
-    """Validation runs without gradients; `torch.save` to a path is a checkpoint."""
+    """Each phase has a duration; `torch.save` to a path counts as a checkpoint."""
     _, (record,) = run(tmp_path, *write(tmp_path, LOOPS["a plain loop"][0]))
     for phase in ("data_wait", "forward", "backward", "optimizer", "validation", "checkpoint"):
         assert record.step[STEP[f"total_{phase}"]] > 0, phase
@@ -179,14 +179,14 @@ def test_phases_and_checkpoints_are_told_apart(tmp_path):
     ],
 )
 def test_a_program_that_does_not_train_leaves_nothing(tmp_path, body):
-    """A step without a batch and a backward pass is no training."""
+    """A program without a batch or a backward pass makes no run file."""
     done, records = run(tmp_path, *write(tmp_path, body))
     assert (done.returncode, records) == (0, [])
     assert "which did not prove to train" in done.stderr
 
 
 def test_an_exception_and_its_exit_code_are_reported(tmp_path):
-    """As without `trainvitals run`, and the run file has the exception's name."""
+    """An exception and its exit code are unchanged, and the run file has the exception's name."""
     body = LOOPS["a plain loop"][0] + "raise KeyError('layer')\n"
     done, (record,) = run(tmp_path, *write(tmp_path, body))
     assert done.returncode == 1
@@ -196,7 +196,7 @@ def test_an_exception_and_its_exit_code_are_reported(tmp_path):
 
 
 def test_ranks_report_each_for_themselves(tmp_path):
-    """The launcher and its agent do not train."""
+    """Each rank under torchrun makes its own run file, and the launcher makes none."""
     body = """
 import torch.distributed as dist
 dist.init_process_group("gloo")
@@ -216,7 +216,7 @@ dist.destroy_process_group()
 
 
 def test_a_program_that_is_compiled_whole_is_compiled_as_without(tmp_path):
-    """The observation is no part of a graph, and breaks none."""
+    """The observation adds no graph and no graph break to a compiled program."""
     body = """
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 step = torch.compile(lambda x: model(x).square().mean(), fullgraph=True, backend="eager")
@@ -230,7 +230,7 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"], dict(torch._dynamo
 
 
 def test_an_observed_step_makes_few_calls(tmp_path):
-    """At most 40 calls of functions of the package in a step, of which there were 58."""
+    """A step makes at most 40 calls of functions of the package."""
     body = """
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 def train():
@@ -252,7 +252,7 @@ print(calls / 64)
 
 
 def test_what_a_signal_ends_is_reported_as_such(tmp_path):
-    """SIGKILL leaves the last step, and the exit status is that of the signal."""
+    """SIGKILL leaves the last step in the run file, and the exit status is that of the signal."""
     body = LOOPS["a plain loop"][0] + "import os; os.kill(os.getpid(), 9)\n"
     done, (record,) = run(tmp_path, *write(tmp_path, body))
     assert done.returncode == -signal.SIGKILL
@@ -296,13 +296,13 @@ net.fit(numpy.ones((64, 8)), numpy.ones((64, 1)), batch_size=8, epochs=2, verbos
 }
 
 
-# What is printed without the observation; the Trainer prints its summary in any case.
+# The output without the observation; Hugging Face's Trainer always prints its summary.
 FRAMEWORK_OUTPUT = {"lightning": "", "keras": ""}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_reports_through_its_callback(tmp_path, framework):
-    """Its own steps count, and nothing is counted twice."""
+    """The steps and samples of a framework are counted by its callback, and only once."""
     done, records = run(tmp_path, "--name", framework, *write(tmp_path, FRAMEWORKS[framework]))
     assert done.returncode == 0, done.stderr
     (record,) = records
@@ -314,7 +314,7 @@ def test_a_framework_reports_through_its_callback(tmp_path, framework):
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
 def test_what_cannot_be_reached_is_said(tmp_path, flag):
-    """The program runs as it is."""
+    """A Python that ignores the observation because of its flags runs unchanged and is named."""
     path = tmp_path / "sleep.py"
     path.write_text("import time; time.sleep(2); print(7)")
     done, records = run(tmp_path, "--", sys.executable, flag, path)

@@ -1,4 +1,4 @@
-"""What stands beside the observation below `trainvitals run`: compilers, copies, other tools, ranks."""
+"""`trainvitals run` beside compilers, copies, other injectors, ranks and faults."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ COMPILED_STEPS = {"11: an optimizer that is compiled", "11: a step that is compi
 
 
 def test_a_program_gives_what_it_gives_without(tmp_path_factory):
-    """The same graphs, graph breaks and recompiles, and the same bytes."""
+    """The graphs, graph breaks, recompiles and saved bytes equal those without the observation."""
     with_it, without = (
         run_all(
             tmp_path_factory.mktemp("beside"), PROGRAMS, environ={"TRAINVITALS_AUTOLOG": switch}
@@ -74,7 +74,7 @@ def test_a_program_gives_what_it_gives_without(tmp_path_factory):
         assert one.code == 0, (name, with_it[1])
         assert (one.code, one.output) == (other.code, other.output), name
         assert len(other.records) == 0, name
-        # A compiled step calls no hook, and ends where the next one discards its gradients.
+        # A compiled step calls no hook; it ends when the next step discards the gradients.
         assert one.step("steps") == (6 if name in COMPILED_STEPS else 8), name
 
 
@@ -98,7 +98,7 @@ main()
 
 
 def test_a_rank_that_fails_and_its_restart_are_told_apart(tmp_path):
-    """20: the agent is not a rank; the first attempt has the failure, the second one ends well."""
+    """A failed rank and its restart are separate attempts, and torchrun's agent is not a rank."""
     script = tmp_path / "train.py"
     script.write_text(RESTARTED, encoding="utf-8")
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
@@ -107,7 +107,7 @@ def test_a_rank_that_fails_and_its_restart_are_told_apart(tmp_path):
     assert done.returncode == 0, done.stderr
     found = {(each.identity.attempt, each.identity.rank): each for each in records}
     assert sorted(found) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    # The agent ends the first rank 0 wherever it is.
+    # The agent may end rank 0 of the first attempt at any step.
     assert {each.step[STEP["steps"]] for key, each in found.items() if key != (0, 0)} == {8}
     states = {key: State(each.state[STATE["state"]]) for key, each in found.items()}
     assert states[0, 1] == State.FAILED
@@ -129,7 +129,7 @@ sys.path[:] = before
 
 
 def test_other_injectors_and_threads_that_import_at_once(tmp_path):
-    """21: each `sitecustomize` runs once, and no import waits for another one for ever."""
+    """Each other `sitecustomize` runs once, and parallel imports of PyTorch do not deadlock."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "sitecustomize.py").write_text(OTHER_INJECTOR, encoding="utf-8")
@@ -152,7 +152,7 @@ print(sys.seen)
 
 
 def test_a_run_directory_that_cannot_be_used_stops_nothing(tmp_path):
-    """22: the program runs as it is, and the last line says that nothing was reported."""
+    """A program runs unchanged and makes no run file if the run directory cannot be used."""
     runs = tmp_path / "runs"
     runs.write_text("a file")
     script = tmp_path / "train.py"
@@ -183,7 +183,7 @@ print(time.monotonic() - began)
 
 
 def test_a_clock_that_jumps_changes_no_duration(tmp_path):
-    """22: a stand-in for the clock of the machine, which jumps a day forth and two days back."""
+    """A wall clock that jumps a day forward and two days back does not change the train time."""
     script = tmp_path / "train.py"
     script.write_text(JUMPS, encoding="utf-8")
     done, (record,) = run(tmp_path, "--", sys.executable, script)
@@ -193,7 +193,7 @@ def test_a_clock_that_jumps_changes_no_duration(tmp_path):
     assert State(record.state[STATE["state"]]) in {State.FINISHED, State.ENDED}
 
 
-# A stand-in of JAX, whose compiled step calls no Python; the real one leaves the optimizer to the step.
+# A substitute for JAX, whose compiled steps call no Python code.
 JAX = """
 def jit(function): return function
 """
@@ -218,7 +218,7 @@ print(7)
     ],
 )
 def test_a_program_without_pytorch_is_honestly_unknown(tmp_path, body, said):
-    """25: it is counted among the processes and is said not to have proved to train."""
+    """A program without PyTorch is reported as a process that did not prove to train."""
     script = tmp_path / "train.py"
     script.write_text(body, encoding="utf-8")
     (tmp_path / "jax.py").write_text(JAX, encoding="utf-8")
@@ -228,7 +228,7 @@ def test_a_program_without_pytorch_is_honestly_unknown(tmp_path, body, said):
 
 
 def test_a_program_that_imports_jax_beside_its_training_is_not_named(tmp_path):
-    """Its steps are seen."""
+    """A program that imports JAX but trains with PyTorch is not named, as its steps are seen."""
     (tmp_path / "jax.py").write_text(JAX, encoding="utf-8")
     script = tmp_path / "train.py"
     loop = "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nfor batch in load():\n"
@@ -259,7 +259,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not LONG, reason="two ranks that import Lightning take a minute")
 def test_ranks_that_lightning_spawns_report_each(tmp_path):
-    """25: the callback travels with the Trainer, and is there once."""
+    """Ranks that Lightning spawns report their own steps, each through one callback."""
     script = tmp_path / "train.py"
     script.write_text(SPAWNED, encoding="utf-8")
     done, records = run(tmp_path, "--", sys.executable, script)

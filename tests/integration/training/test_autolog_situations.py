@@ -1,6 +1,6 @@
-"""Situations in which a training loop is not what it seems, below `trainvitals run`.
+"""Unusual training loops under `trainvitals run`.
 
-CUDA graphs and DeepSpeed are replaced by stand-ins with their functions.
+CUDA graphs and DeepSpeed are replaced by substitutes with the same functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_CALLS = 60
 
 SGD = "optimizer = torch.optim.SGD(model.parameters(), 0.01)\n"
 STEP = "optimizer.zero_grad(); lose(batch).backward(); optimizer.step()\n"
-# In each program, the body and the expected words of the run file.
+# The body of each program and the expected values in its run file.
 PROGRAMS: dict[str, tuple[str, dict[str, float]]] = {
     "13: a step that a scaler skips": (
         """
@@ -353,14 +353,14 @@ for repeat in range({REPEATS}):
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """The programs, each of which has ended."""
+    """Run all programs and return their results."""
     directory = tmp_path_factory.mktemp("programs")
     return run_all(directory, {name: body for name, (body, _) in PROGRAMS.items()})[0]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_reported_as_it_is(programs, name):
-    """A word of 1e-9 is one that need only be more than nothing."""
+    """The run file of each program has the expected values; 1e-9 means any positive value."""
     ended = programs[name]
     assert ended.code == 0, ended.output
     for word, value in PROGRAMS[name][1].items():
@@ -370,13 +370,13 @@ def test_a_program_is_reported_as_it_is(programs, name):
 
 
 def test_a_step_costs_few_calls(programs):
-    """24: a stand-in for the duration, which is a row of the benchmarks; a call takes 0.1 to 0.3 µs."""
+    """A step makes at most `MOST_CALLS` function calls; the benchmarks measure its duration."""
     ended = programs["24: the functions that are called in a step"]
     assert 0 < float(ended.output) <= MOST_CALLS
 
 
 def test_the_loss_is_what_the_framework_was_given(programs):
-    """Neither multiplied nor divided, and once where a step evaluates it twice."""
+    """The loss is not scaled, and a step that evaluates the loss twice reports it once."""
     for name in (
         "15: two passes for one step, between which gradients are discarded",
         "16: an engine that steps each group of parameters by itself",
@@ -386,7 +386,7 @@ def test_the_loss_is_what_the_framework_was_given(programs):
 
 
 def test_samples_of_a_loop_without_loader_are_read_from_the_graph(programs):
-    """Steps count from the start, although the loop proved to train a second later."""
+    """Samples and tokens are read from the graph, and steps count from the start of the loop."""
     ended = programs["batches without a loader"]
     steps = ended.step("steps")
     assert ended.step("global_step") == int(ended.output)
@@ -394,6 +394,6 @@ def test_samples_of_a_loop_without_loader_are_read_from_the_graph(programs):
 
 
 def test_a_teacher_takes_no_time_of_validation(programs):
-    """It is in evaluation while another model is trained."""
+    """A teacher model in evaluation mode does not count as validation."""
     ended = programs["a teacher that is never trained"]
     assert ended.step("total_validation") < ended.step("total_forward")

@@ -1,4 +1,4 @@
-"""Four ranks under torchrun, and what the real exporter shows of them from start to restart."""
+"""Four ranks under torchrun, and the metrics that a real exporter serves of them."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ START_SECONDS = 90.0
 
 @pytest.fixture
 def run_dir():
-    """Return a run directory where they belong: in memory, so that every step is written at once."""
+    """Yield a run directory in memory, so that every step is written at once."""
     memory = Path("/dev/shm")
     directory = tempfile.mkdtemp(prefix="trainvitals-", dir=memory if memory.is_dir() else None)
     yield Path(directory)
@@ -33,11 +33,11 @@ def run_dir():
 
 
 class Launched:
-    """A command in a session of its own, all of which is ended with the block.
+    """A command in a session of its own; all processes of the session are killed at the end.
 
     Args:
-        directory: Where its log is kept.
-        run_dir: Where it makes its run files.
+        directory: The directory of the log.
+        run_dir: The run directory.
         command: The arguments of Python.
     """
 
@@ -70,7 +70,7 @@ class Launched:
         self.process.wait()
 
     def wait_for(self, text):
-        """Wait until it has printed a text."""
+        """Wait until the command has printed a text."""
 
         def read():
             return self.log.read_text(errors="replace")
@@ -82,12 +82,12 @@ class Launched:
 
 
 def ranks_of(page, name, value):
-    """Return the ranks of which a metric has that value."""
+    """Return the ranks for which a metric has a value."""
     return {rank for rank, found in page.values(name, "rank", run="ddp").items() if found == value}
 
 
 def is_slow_alone(page):
-    """Return whether rank 3 is the straggler, and the others are as quick as each other."""
+    """Return whether only rank 3 is a straggler, and the other ranks are about equally fast."""
     slowdown = page.values("training_rank_slowdown_ratio", "rank", phase="data_wait")
     return (
         ranks_of(page, "training_rank_straggler", 1) == {"3"}
@@ -97,7 +97,7 @@ def is_slow_alone(page):
 
 
 def test_four_ranks_from_start_to_restart(tmp_path, run_dir):
-    """All are seen; the slow one is named, the killed one is dead, the restart counts 30 steps."""
+    """All ranks, the straggler, the killed rank and the 30 steps lost by a restart are reported."""
     torchrun = (
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", "--max-restarts=1",
         "--monitor-interval=0.2", FAKES / "ddp_training.py", tmp_path,
@@ -124,7 +124,7 @@ def test_four_ranks_from_start_to_restart(tmp_path, run_dir):
             lambda page: "1" in ranks_of(page, "training_process_up", 0), "training"
         )
         ended = page.values("training_process_exits_total", "reason", run="ddp")
-        assert ended["signal"] + ended["unknown"] >= 1  # the kernel may not tell
+        assert ended["signal"] + ended["unknown"] >= 1  # the exit reason may be unknown
         assert ended["oom"] == 0
 
         page = exporter.scrape_until(
@@ -147,7 +147,7 @@ def test_four_ranks_from_start_to_restart(tmp_path, run_dir):
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_workers_of_a_data_loader_make_no_run_files(tmp_path, run_dir, start_method):
-    """With two workers alive there is one file, without what they passed to the monitor."""
+    """Data loader workers make no run file, and their calls of the monitor do not count."""
     stop = tmp_path / "stop"
     script = FAKES / "loader_training.py"
     with Launched(tmp_path, run_dir, script, start_method, stop) as launched:

@@ -1,4 +1,4 @@
-"""Runs of processes on accelerators that only write files, found without a flag."""
+"""Runs of processes on accelerators that only write files and are found without a flag."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ time.sleep(600)
 
 @contextmanager
 def script(folder: Path, text: str, output: str = "output.txt") -> Iterator[int]:
-    """A process in a working folder, whose output is redirected; give its PID."""
+    """Run a script in a working folder with redirected output, and yield its PID."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / output).open("w", encoding="utf-8") as file:
         child = subprocess.Popen([sys.executable, "-c", text], cwd=folder, stdout=file)
@@ -54,19 +54,19 @@ def script(folder: Path, text: str, output: str = "output.txt") -> Iterator[int]
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[FakeMachine]:
-    """A machine with two GPUs."""
+    """Start a fake machine with two GPUs."""
     with FakeMachine(tmp_path, gpus=2) as machine:
         yield machine
 
 
 def wait_for_files(folder: Path, names: Sequence[str]) -> None:
-    """Wait until the files of a process contain something."""
+    """Wait until the files of a process are not empty."""
     paths = [folder / name for name in names]
     wait_until(lambda: all(path.exists() and path.stat().st_size for path in paths))
 
 
 def test_a_process_that_only_writes_a_table_is_a_run(tmp_path: Path, machine: FakeMachine):
-    """No flag names it; it is known from its open files and its working folder."""
+    """Runs are found from the open files and the working folders of GPU processes."""
     work = tmp_path / "resnet"
     with script(work, TABLE) as pid, script(tmp_path / "unet", PRINTED) as other:
         wait_for_files(work, ["lightning_logs/version_0/metrics.csv"])
@@ -92,7 +92,7 @@ def test_a_process_that_only_writes_a_table_is_a_run(tmp_path: Path, machine: Fa
 
 
 def test_a_file_that_is_not_understood_is_told(tmp_path: Path, machine: FakeMachine):
-    """So is a glob that matches nothing; nothing else is a fault."""
+    """A file that is not understood and a glob without matches are counted in metrics."""
     with script(tmp_path / "work", CHATTER) as pid:
         wait_for_files(tmp_path / "work", ["output.txt"])
         machine.processes(0, [(pid, GIB)])
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_understood_is_told(tmp_path: Path, machine: FakeMach
 
 
 def test_a_process_with_a_run_file_is_one_run(tmp_path: Path, machine: FakeMachine):
-    """What it prints or writes besides is not another; nothing is searched without the flag."""
+    """A process with a run file is one run; `--trainlog.follow=none` disables the search."""
     with Loop(tmp_path / "runs") as loop, script(tmp_path / "work", TABLE) as pid:
         wait_for_files(tmp_path / "work", ["lightning_logs/version_0/metrics.csv"])
         machine.processes(0, [(loop.process.pid, GIB), (pid, GIB)])
@@ -127,7 +127,7 @@ def test_a_process_with_a_run_file_is_one_run(tmp_path: Path, machine: FakeMachi
 def test_prometheus_sees_a_run_that_nobody_named(
     tmp_path: Path, machine: FakeMachine, prometheus: Path
 ):
-    """Its loss and its source are there as for any other run."""
+    """Prometheus has the loss and the source of a run that was found without a flag."""
     with script(tmp_path / "resnet", TABLE) as pid:
         wait_for_files(tmp_path / "resnet", ["lightning_logs/version_0/metrics.csv"])
         machine.processes(0, [(pid, GIB)])

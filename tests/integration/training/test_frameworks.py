@@ -1,4 +1,4 @@
-"""What is read from batches and forward passes of real PyTorch models."""
+"""Samples, tokens and losses that are read from forward passes of real PyTorch models."""
 
 import threading
 from collections import UserDict
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class Both:
-    """A batch of a user's own making."""
+    """A batch that is a user's dataclass."""
 
     image: torch.Tensor
     label: torch.Tensor
@@ -60,12 +60,12 @@ IMAGES, LABELS = torch.zeros(8, 3, 4, 4), torch.zeros(8)
     ids=lambda value: type(value).__name__,
 )
 def test_samples_are_counted_by_shapes(batch, samples):
-    """The first dimension, or the number of members where there is none in common."""
+    """The sample count is the first dimension, or the number of members if they differ in it."""
     assert count_samples(batch) == samples
 
 
 def test_a_batch_that_contains_itself_ends():
-    """Nesting is followed a few levels only."""
+    """A batch that contains itself has no sample count, because nesting is limited."""
     batch = {}
     batch["self"] = batch
     assert count_samples(batch) is None
@@ -84,12 +84,12 @@ def test_a_batch_that_contains_itself_ends():
     ids=lambda value: type(value).__name__,
 )
 def test_tokens_are_the_elements_of_input_ids(batch, tokens):
-    """Whether a mapping or an object has them."""
+    """The token count is the size of `input_ids` in a mapping or an object."""
     assert count_tokens(batch) == tokens
 
 
 class Tower(torch.nn.Module):
-    """Return the mean of its input as its loss, as a dictionary, a tuple or an object."""
+    """A model that returns the mean of its input as loss in a dictionary, tuple or object."""
 
     def __init__(self, form="dictionary"):
         super().__init__()
@@ -97,7 +97,7 @@ class Tower(torch.nn.Module):
         self.form = form
 
     def forward(self, input_ids, num_items_in_batch=None):
-        """Divide by the number of items where it is given."""
+        """Return the loss, divided by the number of items if that is given."""
         loss = self.weight * input_ids.float().sum() / (num_items_in_batch or input_ids.numel())
         if self.form == "dictionary":
             return {"loss": loss}
@@ -108,13 +108,13 @@ class Tower(torch.nn.Module):
 
 @pytest.fixture
 def monitor(tmp_path):
-    """Return a monitor of the test's own."""
+    """Return a training monitor."""
     with TrainingMonitor("forwards", run_dir=tmp_path) as monitor:
         yield monitor
 
 
 def watch(monitor, model, **settings):
-    """Return what watches a model, at the begin of a step."""
+    """Return `ForwardPasses` that watch a model, at the beginning of a step."""
     passes = ForwardPasses(monitor, batch_size=7, **settings)
     passes.watch(model)
     passes.start_step()
@@ -123,7 +123,7 @@ def watch(monitor, model, **settings):
 
 @pytest.mark.parametrize("form", ["dictionary", "tuple", "object"])
 def test_a_step_is_its_micro_batches(monitor, form):
-    """Two of 2 rows of 3 tokens, with the losses 1 and 3, are 4 rows, 12 tokens and the loss 2."""
+    """Samples and tokens of micro-batches are summed, and their losses 1 and 3 have the mean 2."""
     model = Tower(form)
     passes = watch(monitor, model)
     model(input_ids=torch.full((2, 3), 1))
@@ -137,7 +137,7 @@ def test_a_step_is_its_micro_batches(monitor, form):
 
 
 def test_scaled_losses_are_parts(monitor):
-    """Of 12 items the first 6 give 6/12, the others 18/12; together that is 2."""
+    """Losses that the model divides by all items of the step are summed to 6/12 + 18/12 = 2."""
     model = Tower()
     passes = watch(monitor, model)
     model(input_ids=torch.full((2, 3), 1), num_items_in_batch=12)
@@ -148,7 +148,7 @@ def test_scaled_losses_are_parts(monitor):
 
 
 def test_the_items_of_other_ranks_are_taken_out(monitor):
-    """With two ranks' items in the divisor it is doubled, also where it is scaled in place later."""
+    """With the items of two ranks in the divisor, the loss is doubled; later scaling is ignored."""
     model = Tower()
     passes = watch(monitor, model, ranks=2)
     outputs = model(input_ids=torch.full((2, 3), 1), num_items_in_batch=12)
@@ -158,7 +158,7 @@ def test_the_items_of_other_ranks_are_taken_out(monitor):
 
 
 def test_forwards_without_gradients_do_not_count(monitor):
-    """Generation and reference models run within a step of training."""
+    """Forward passes without gradients, as of reference models, count no samples or tokens."""
     model = Tower()
     passes = watch(monitor, model)
     monitor.mark("other")
@@ -171,7 +171,7 @@ def test_forwards_without_gradients_do_not_count(monitor):
 
 
 def test_a_forward_in_evaluation_mode_is_validation(monitor):
-    """Whoever asked for it, and with gradients or without."""
+    """A forward pass in evaluation mode is in the validation phase and counts no samples."""
     model = Tower()
     passes = watch(monitor, model)
     model.eval()(input_ids=torch.ones(2, 3))
@@ -180,7 +180,7 @@ def test_a_forward_in_evaluation_mode_is_validation(monitor):
 
 
 def test_two_towers_see_the_same_samples(monitor):
-    """Of two forwards in a micro-batch both have tokens, and neither has the step's loss alone."""
+    """Two forward passes in a micro-batch share its samples, sum their tokens and have no loss."""
     model = Tower()
     passes = watch(monitor, model)
     model(input_ids=torch.ones(2, 3))
@@ -191,7 +191,7 @@ def test_two_towers_see_the_same_samples(monitor):
 
 
 def test_a_step_that_was_not_seen_has_the_batch_size(monitor):
-    """Two micro-batches of 7 rows are 14; tokens and loss are unknown."""
+    """Without a forward pass a micro-batch counts the batch size, and its tokens are unknown."""
     passes = watch(monitor, Tower())
     passes.end_micro_batch()
     passes.end_step()
@@ -199,7 +199,7 @@ def test_a_step_that_was_not_seen_has_the_batch_size(monitor):
 
 
 def test_other_threads_are_left_alone(monitor):
-    """The replicas of DataParallel have the model's hooks and run side by side."""
+    """Forward passes in other threads, as of DataParallel's replicas, do not count."""
     model = Tower()
     passes = watch(monitor, model)
     thread = threading.Thread(target=lambda: model(input_ids=torch.ones(2, 3)))
@@ -211,13 +211,13 @@ def test_other_threads_are_left_alone(monitor):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
 def test_a_model_that_is_traced_is_left_alone(monitor):
-    """What the hooks do is no part of the model, and would fail the check of the trace."""
+    """The hooks do nothing while a model is traced, because they would fail the trace's check."""
 
     class Line(torch.nn.Linear):
-        """Return its loss beside its output."""
+        """A linear layer that returns a loss with its output."""
 
         def forward(self, x):
-            """Return both."""
+            """Return the loss and the output."""
             y = super().forward(x)
             return {"loss": y.mean(), "logits": y}
 
@@ -230,7 +230,7 @@ def test_a_model_that_is_traced_is_left_alone(monitor):
 
 
 def test_what_is_no_model_is_not_watched(monitor):
-    """A Trainer without a model, or with one of another framework, goes on."""
+    """Watching None instead of a model is not an error."""
     passes = ForwardPasses(monitor, batch_size=7)
     passes.watch(None)
     passes.close()

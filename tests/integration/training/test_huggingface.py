@@ -1,4 +1,4 @@
-"""Small trainings by a real Trainer, and what their run files say of them."""
+"""Small trainings by a real Hugging Face Trainer, and their run files."""
 
 import copy
 import io
@@ -29,13 +29,13 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 pytestmark = [
     pytest.mark.usefixtures("run_dir"),
-    # accelerate pins memory whatever the machine has.
+    # accelerate requests pinned memory even without an accelerator.
     pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning"),
 ]
 
 
 class Rows(torch.utils.data.Dataset):
-    """Rows of eight numbers whose sum is to be learned."""
+    """A dataset with rows of eight numbers, labelled with their sum."""
 
     def __init__(self, count):
         generator = torch.Generator().manual_seed(3)
@@ -49,10 +49,10 @@ class Rows(torch.utils.data.Dataset):
 
 
 class Sum(torch.nn.Module):
-    """A linear model; its loss is NaN in the forward passes it is told.
+    """A linear model whose loss is NaN in chosen forward passes.
 
     Args:
-        nan_at: Numbers of training forwards, from 1.
+        nan_at: Numbers of the training forward passes with a NaN loss, from 1.
     """
 
     def __init__(self, nan_at=()):
@@ -62,18 +62,18 @@ class Sum(torch.nn.Module):
         self.forwards = 0
 
     def forward(self, x, labels=None):
-        """Return the loss and the sums."""
+        """Return the loss and the predicted sums."""
         self.forwards += self.training
         y = self.linear(x)[:, 0]
         loss = ((y - labels) ** 2).mean()
         if self.training and self.forwards in self.nan_at:
-            # The value is NaN and the gradient is not, so that the weights live on.
+            # Only the value is NaN and not the gradient, so that the weights stay finite.
             loss = loss + torch.tensor(float("nan"))
         return {"loss": loss, "logits": y}
 
 
 class Peek(TrainerCallback):
-    """Reads the run file whenever a hook that was named is called, after the callback before it."""
+    """A callback that reads the run file in the named hooks, after the callback before it."""
 
     def __init__(self, callback, *hooks):
         self.callback = callback
@@ -82,7 +82,7 @@ class Peek(TrainerCallback):
             setattr(self, hook, lambda *_, hook=hook, **__: self.look(hook))
 
     def look(self, hook):
-        """Keep what is there now."""
+        """Keep the current phase and the content of the run file."""
         monitor = self.callback.monitor
         self.seen.append((hook, monitor.current_phase, decode(monitor.path.read_bytes())))
 
@@ -116,7 +116,7 @@ def train(tmp_path):
 
 
 def test_a_run_is_recorded_whole(train, run_dir):
-    """Two epochs of 16 steps, 4 samples each, with evaluation and checkpoint at each epoch's end."""
+    """The run file has all values of a run of two epochs with evaluations and checkpoints."""
     made = train(
         TrainvitalsCallback("whole"),
         num_train_epochs=2,
@@ -152,7 +152,7 @@ def test_a_run_is_recorded_whole(train, run_dir):
 
 
 def test_phases_are_marked_where_they_are(train):
-    """What follows a step is validation, then a checkpoint, then the wait for data."""
+    """The phase after a step is validation, then checkpoint, then the wait for data."""
     callback = TrainvitalsCallback()
     peek = Peek(
         callback, "on_step_begin", "on_step_end", "on_prediction_step", "on_evaluate", "on_save"
@@ -171,10 +171,10 @@ def test_phases_are_marked_where_they_are(train):
 
 
 class Compare(TrainerCallback):
-    """Keeps the Trainer's logged losses beside those in the run file.
+    """A callback that keeps the Trainer's logged losses with those in the run file.
 
     Args:
-        callback: Whose run file.
+        callback: The callback that writes the run file.
     """
 
     def __init__(self, callback):
@@ -182,14 +182,14 @@ class Compare(TrainerCallback):
         self.losses = []
 
     def on_log(self, *_, logs=None, **__):
-        """Compare what was logged just now."""
+        """Keep the logged loss and the loss in the run file."""
         if "loss" in logs:
             record = decode(self.callback.monitor.path.read_bytes())
             self.losses.append((logs["loss"], step(record, "loss")))
 
 
 def test_a_checkpoint_of_the_best_is_met_where_it_ends(train, run_dir):
-    """Callbacks are not notified when it begins, so its time must not count as a wait for data."""
+    """The time of a best checkpoint, whose begin is not notified, is not a wait for data."""
     callback = TrainvitalsCallback()
     peek = Peek(callback, "on_evaluate", "on_save", "on_step_begin")
     train(
@@ -202,7 +202,7 @@ def test_a_checkpoint_of_the_best_is_met_where_it_ends(train, run_dir):
 
 
 def test_the_loss_is_the_trainers_own(train):
-    """Logged at every step, the Trainer's loss and ours are the same number."""
+    """The loss in the run file equals the loss that the Trainer logs at each step."""
     compare = Compare(TrainvitalsCallback())
     train(compare.callback, compare, logging_steps=1, max_steps=8, gradient_accumulation_steps=2)
     assert len(compare.losses) == 8
@@ -211,7 +211,7 @@ def test_the_loss_is_the_trainers_own(train):
 
 
 def test_accumulated_batches_are_one_step(train, run_dir):
-    """Three batches of 4 make a step of 12 samples; the last of 16 batches makes one of 4."""
+    """With accumulation over three, 16 batches of 4 samples are 6 steps and 64 samples."""
     train(TrainvitalsCallback(), num_train_epochs=1, gradient_accumulation_steps=3)
     record = read_only(run_dir)
     assert step(record, "steps") == 6
@@ -220,7 +220,7 @@ def test_accumulated_batches_are_one_step(train, run_dir):
 
 
 def language_model():
-    """Return a very small GPT-2, untrained."""
+    """Return a very small, untrained GPT-2."""
     torch.manual_seed(0)
     return GPT2LMHeadModel(
         GPT2Config(
@@ -231,7 +231,7 @@ def language_model():
 
 
 class Words(torch.utils.data.Dataset):
-    """Ten-token sentences, of which the last tokens of every other one are padding."""
+    """A dataset of ten-token sentences, every other one with padding at its end."""
 
     def __len__(self):
         return 40
@@ -245,7 +245,7 @@ class Words(torch.utils.data.Dataset):
 
 
 def test_tokens_are_counted_and_scaled_losses_summed(train, run_dir):
-    """A model that divides its loss by the tokens of all micro-batches gives parts, not means."""
+    """Tokens are counted, and losses that are divided by all tokens of a step are summed."""
     compare = Compare(TrainvitalsCallback(flops_per_token=1000.0))
     train(
         compare.callback,
@@ -267,7 +267,7 @@ def test_tokens_are_counted_and_scaled_losses_summed(train, run_dir):
 
 
 def test_tokens_are_left_alone_where_they_are_none(train, run_dir):
-    """`count_tokens=False` is for models whose `input_ids` are no tokens."""
+    """With `count_tokens=False`, for `input_ids` that are no tokens, the token count is unknown."""
     callback = TrainvitalsCallback(count_tokens=False)
     train(callback, model=language_model(), data=Words(), evaluated=Words(), max_steps=2)
     record = read_only(run_dir)
@@ -276,7 +276,7 @@ def test_tokens_are_left_alone_where_they_are_none(train, run_dir):
 
 
 def test_nan_is_counted_under_the_filter(train, run_dir, caplog):
-    """The Trainer logs a clean curve; the run file counts both NaN losses, and says why."""
+    """NaN losses that the Trainer's filter hides in its log are counted, and a warning names it."""
     with caplog.at_level(logging.WARNING, "trainvitals"):
         made = train(TrainvitalsCallback(), model=Sum(nan_at=(7, 9)), logging_steps=1, max_steps=12)
     logged = [entry["loss"] for entry in made.state.log_history if "loss" in entry]
@@ -292,7 +292,7 @@ def test_nan_is_counted_under_the_filter(train, run_dir, caplog):
 
 
 def test_nothing_is_said_of_a_filter_that_is_off(train, run_dir, caplog):
-    """`logging_nan_inf_filter=False` shows NaN in the log as well."""
+    """With `logging_nan_inf_filter=False` a NaN loss is counted and no warning is logged."""
     with caplog.at_level(logging.WARNING, "trainvitals"):
         train(
             TrainvitalsCallback(),
@@ -307,7 +307,7 @@ def test_nothing_is_said_of_a_filter_that_is_off(train, run_dir, caplog):
 
 
 def test_a_nan_gradient_is_counted(train, run_dir):
-    """The logged norm of the gradients passes the filter."""
+    """A NaN gradient is counted from the logged gradient norm, which the filter does not hide."""
 
     class Broken(Sum):
         def forward(self, x, labels=None):
@@ -323,7 +323,7 @@ def test_a_nan_gradient_is_counted(train, run_dir):
 
 
 def test_a_resumed_run_counts_its_own_work_only(train, run_dir, tmp_path):
-    """Resumed at step 6 of 10, a session has 4 steps and 16 samples."""
+    """A run that is resumed at step 6 of 10 counts 4 steps and 16 samples."""
     train(TrainvitalsCallback(), max_steps=6, save_strategy="steps", save_steps=6)
     (first,) = run_dir.iterdir()
     first.unlink()
@@ -343,7 +343,10 @@ def test_a_resumed_run_counts_its_own_work_only(train, run_dir, tmp_path):
     "broken", ["_count_rows", "_find_loss", "_combine", "start_step", "mark_validation", "watch"]
 )
 def test_an_error_of_ours_does_not_end_the_training(train, run_dir, monkeypatch, caplog, broken):
-    """It is logged once and counted; ten switch the client off; the model learns the same."""
+    """An error of the callback is logged once and does not change the trained weights.
+
+    Ten errors switch the callback off.
+    """
 
     def fail(*_):
         raise RuntimeError("injected")
@@ -364,17 +367,17 @@ def test_an_error_of_ours_does_not_end_the_training(train, run_dir, monkeypatch,
 
 
 def test_every_hook_is_guarded():
-    """No error of ours reaches the Trainer from any of them."""
+    """Every hook is wrapped, so that no error of the callback reaches the Trainer."""
     for name in vars(TrainvitalsCallback):
         if name.startswith("on_"):
             assert hasattr(getattr(TrainvitalsCallback, name), "__wrapped__"), name
 
 
 def test_a_broken_monitor_changes_nothing(train, monkeypatch):
-    """The model learns the same, is evaluated and saved."""
+    """A training with a broken monitor ends with the same weights as one without a monitor."""
 
     class Broken:
-        """A monitor of which everything is broken but its errors."""
+        """A monitor whose attributes all raise an error, except `errors`."""
 
         def __init__(self, *_, **__):
             self.errors = Errors("the test", lambda: None)
@@ -397,7 +400,7 @@ def test_a_broken_monitor_changes_nothing(train, monkeypatch):
 
 
 def test_an_error_of_the_training_is_the_runs_last_word(train, run_dir, capsys):
-    """The Trainer has no hook for it; the interpreter's own, called as it ends, tells."""
+    """An exception of the training reaches the run file by `sys.excepthook`, as its last words."""
 
     class Broken(Sum):
         def forward(self, x, **_):
@@ -414,7 +417,7 @@ def test_an_error_of_the_training_is_the_runs_last_word(train, run_dir, capsys):
 
 
 def test_a_training_after_one_that_broke_is_another_run(train, run_dir):
-    """Where nobody told us of the error, as in a notebook, the next training does."""
+    """The next training marks the interrupted one as failed and makes a run file of its own."""
     callback = TrainvitalsCallback()
 
     class Stop(TrainerCallback):
@@ -433,7 +436,7 @@ def test_a_training_after_one_that_broke_is_another_run(train, run_dir):
 
 
 def test_a_model_can_be_copied_and_saved_while_it_is_watched(train):
-    """Averaging copies a model, and `torch.save` writes it; our hooks stay behind."""
+    """A watched model can be copied and saved, and the copies do not contain active hooks."""
     copies = []
 
     class Average(TrainerCallback):
@@ -452,7 +455,7 @@ def test_a_model_can_be_copied_and_saved_while_it_is_watched(train):
 
 
 def test_a_loss_made_outside_of_the_model_is_taken_from_the_log(train, run_dir):
-    """With label smoothing the model is given no labels and returns no loss."""
+    """With label smoothing the model returns no loss, and the loss is read from the log."""
     made = train(
         TrainvitalsCallback(),
         model=language_model(),
@@ -467,7 +470,7 @@ def test_a_loss_made_outside_of_the_model_is_taken_from_the_log(train, run_dir):
 
 
 def test_several_evaluation_sets_keep_their_names(train, run_dir):
-    """`eval_easy_loss` is the metric `easy_loss` of the split validation."""
+    """`eval_easy_loss` becomes the metric `easy_loss` of the split `validation`."""
     made = train(
         TrainvitalsCallback(),
         evaluated={"easy": Rows(4), "hard": Rows(8)},
@@ -485,7 +488,7 @@ def test_several_evaluation_sets_keep_their_names(train, run_dir):
 
 
 def test_values_of_the_user_become_metrics(train, run_dir):
-    """What a Trainer logs beside its own values has a series of its own."""
+    """A number that a user logs becomes a free metric; a text is ignored."""
 
     class Reward(TrainerCallback):
         def on_step_end(self, args, state, control, **_):
@@ -500,7 +503,7 @@ def test_values_of_the_user_become_metrics(train, run_dir):
 
 
 def test_a_monitor_of_the_users_own_is_finished_by_the_user(train, run_dir):
-    """Several trainings may be one run."""
+    """Several trainings with the user's monitor are one run, which the user finishes."""
     with TrainingMonitor("both") as monitor:
         for _ in range(2):
             train(TrainvitalsCallback(monitor=monitor), max_steps=3)
@@ -512,7 +515,7 @@ def test_a_monitor_of_the_users_own_is_finished_by_the_user(train, run_dir):
 
 
 def test_an_evaluation_after_the_training_is_not_part_of_it(train, run_dir):
-    """`trainer.evaluate()` by itself makes no run and changes none."""
+    """`trainer.evaluate()` after a training makes no run and does not change the finished run."""
     callback = TrainvitalsCallback()
     made = train(callback, max_steps=2)
     made.evaluate()
@@ -521,14 +524,14 @@ def test_an_evaluation_after_the_training_is_not_part_of_it(train, run_dir):
 
 
 def test_every_training_has_a_run_file_of_its_own(train, run_dir):
-    """`train()` twice with one callback is two runs."""
+    """Two calls of `train()` with one callback make two run files."""
     made = train(TrainvitalsCallback(), max_steps=2)
     made.train()
     assert len(list(run_dir.glob("*.tv"))) == 2
 
 
 def test_compiled_code_is_left_alone(train, run_dir):
-    """Under torch.compile the hooks are silent: samples are the batch size's, the loss the log's."""
+    """Under torch.compile the hooks break no graph; samples and loss are known without them."""
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
@@ -549,7 +552,7 @@ def test_compiled_code_is_left_alone(train, run_dir):
 
 
 def test_without_transformers_one_line_says_what_to_do():
-    """No traceback through our modules' insides is needed to understand it."""
+    """Without transformers, the ImportError says which package to install."""
     code = "import sys; sys.modules['transformers'] = None; import trainvitals.huggingface"
     environ = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
     answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""Small trainings by real Keras on its torch backend, and what their run files say of them."""
+"""Small trainings by real Keras with its torch backend, and their run files."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ GENERATOR = np.random.default_rng(3)
 X = GENERATOR.normal(size=(64, 8)).astype("float32")
 Y = X.sum(axis=1, keepdims=True)
 
-# Keras' variables do not know NumPy 2's `copy` argument.
+# Keras' variables do not support the `copy` argument of NumPy 2.
 pytestmark = [
     pytest.mark.usefixtures("run_dir"),
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -31,7 +31,7 @@ pytestmark = [
 
 
 class Peek(keras.callbacks.Callback):
-    """Keeps the phase in each hook that was named, after the callback before it."""
+    """A callback that keeps the phase in the named hooks, after the callback before it."""
 
     def __init__(self, callback, *hooks):
         super().__init__()
@@ -41,12 +41,12 @@ class Peek(keras.callbacks.Callback):
             setattr(self, hook, lambda *_, hook=hook, **__: self.look(hook))
 
     def look(self, hook):
-        """Keep it."""
+        """Keep the hook and the current phase."""
         self.seen.append((hook, self.callback.monitor.current_phase))
 
 
 def make_model():
-    """Return a small model, the same each time."""
+    """Return a small model with the same weights each time."""
     keras.utils.set_random_seed(7)
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
     model.compile(optimizer=keras.optimizers.SGD(0.01), loss="mse", metrics=["mae"])
@@ -54,13 +54,13 @@ def make_model():
 
 
 def fit(*callbacks, model=None, x=X, y=Y, **settings):
-    """Train with 16 batches of 4 an epoch, and give the history."""
+    """Train with 16 batches of 4 samples in each epoch, and return the history."""
     chosen = {"batch_size": 4, "epochs": 2, "verbose": 0, **settings}
     return (model or make_model()).fit(x, y, callbacks=list(callbacks), **chosen)
 
 
 def test_a_fit_is_recorded_whole(run_dir):
-    """Two epochs of 16 batches of 4, each with a validation."""
+    """The run file has all values of a fit of two epochs with validation."""
     history = fit(TrainvitalsCallback("whole", batch_size=4), validation_data=(X[:16], Y[:16]))
     record = read_only(run_dir)
     assert record.identity.run == "whole"
@@ -96,13 +96,13 @@ def test_a_fit_is_recorded_whole(run_dir):
 
 
 def test_the_training_stays_asynchronous():
-    """Keras would convert every batch's values in the training thread if we were not safe."""
+    """With the callback, Keras keeps its asynchronous mode and does not wait for batch values."""
     callbacks = keras.callbacks.CallbackList([TrainvitalsCallback()])
     assert callbacks._async_train
 
 
 def test_phases_are_marked_where_they_are():
-    """Between batches nothing can be told apart; a validation can."""
+    """The phase is `validation` during a validation and `other` at all other times."""
     callback = TrainvitalsCallback()
     peek = Peek(callback, "on_epoch_begin", "on_train_batch_begin", "on_test_begin",
                 "on_test_end", "on_epoch_end")  # fmt: skip
@@ -118,7 +118,7 @@ def test_phases_are_marked_where_they_are():
 
 
 def test_samples_are_unknown_without_a_batch_size(run_dir):
-    """Keras does not tell what a batch contains; steps are counted all the same."""
+    """Without `batch_size` the samples are unknown, and steps are counted all the same."""
     fit(TrainvitalsCallback(), epochs=1)
     record = read_only(run_dir)
     assert step(record, "steps") == 16
@@ -126,19 +126,19 @@ def test_samples_are_unknown_without_a_batch_size(run_dir):
 
 
 def test_nan_is_counted(run_dir):
-    """The mean of an epoch is NaN from the batch on that made it so, and so are the weights."""
+    """NaN losses are counted from the batch that makes the mean of the epoch NaN."""
     x = X.copy()
     x[40] = np.nan
     fit(TrainvitalsCallback(), x=x, epochs=1, shuffle=False)
     record = read_only(run_dir)
-    # Batches 10 to 15 make the mean NaN; of each but the last the next one may come too early.
+    # The mean is NaN after batches 10 to 15; all values but the last may arrive too late to count.
     assert 1 <= step(record, "nonfinite_losses") <= 6
     assert np.isnan(step(record, "loss"))
     assert state(record, "last_nonfinite_time") is not None
 
 
 def test_means_are_not_searched_for_spikes(run_dir):
-    """A hundred losses and then ones a thousand times as high: the mean follows, no spike is told."""
+    """Keras' running means are not searched for loss spikes, even if the losses rise steeply."""
     x = np.concatenate([X, X, X, X, X, X, X, 50 * X])
     fit(TrainvitalsCallback(), x=x, y=np.zeros((512, 1)), epochs=1, shuffle=False)
     record = read_only(run_dir)
@@ -147,7 +147,7 @@ def test_means_are_not_searched_for_spikes(run_dir):
 
 
 def test_a_resumed_fit_counts_its_own_work_only(run_dir, tmp_path):
-    """After one epoch of 16 steps, a model that was saved and loaded goes on at step 16."""
+    """A fit of a loaded model starts at step 16 and counts only its own 32 steps."""
     model = make_model()
     fit(TrainvitalsCallback(), model=model, epochs=1)
     model.save(tmp_path / "model.keras")
@@ -165,7 +165,10 @@ def test_a_resumed_fit_counts_its_own_work_only(run_dir, tmp_path):
 
 
 def test_several_batches_in_one_execution_are_one_step(run_dir):
-    """With steps_per_execution=4 Keras tells of batches 0, 4 and 8 of 10; torch cannot do it."""
+    """With steps_per_execution=4 the hooks for batches 0, 4 and 8 are three steps of 10 batches.
+
+    The test calls the hooks itself, because the torch backend does not support this setting.
+    """
     callback = TrainvitalsCallback(batch_size=2)
     model = make_model()
     model.steps_per_execution = 4
@@ -185,7 +188,7 @@ def test_several_batches_in_one_execution_are_one_step(run_dir):
 
 
 def test_late_and_unordered_values_change_nothing(run_dir):
-    """Of batches that end on many threads in any order the latest counts."""
+    """If batches end on many threads in any order, the value of the latest batch counts."""
     callback = TrainvitalsCallback()
     callback.set_params({"epochs": 1, "steps": 100, "verbose": 0})
     callback.set_model(make_model())
@@ -206,7 +209,7 @@ def test_late_and_unordered_values_change_nothing(run_dir):
     "broken", ["_end_step", "_find_end", "_read_parameter", "monitor", "_received"]
 )
 def test_an_error_of_ours_does_not_end_the_fit(run_dir, monkeypatch, caplog, broken):
-    """It is logged once and counted, and the model learns the same."""
+    """An error of the callback is logged once and does not change the trained weights."""
     alone = make_model()
     fit(model=alone, shuffle=False)
 
@@ -227,14 +230,14 @@ def test_an_error_of_ours_does_not_end_the_fit(run_dir, monkeypatch, caplog, bro
 
 
 def test_every_hook_is_guarded():
-    """No error of ours reaches Keras from any of them."""
+    """Every hook is wrapped, so that no error of the callback reaches Keras."""
     for name in vars(TrainvitalsCallback):
         if name.startswith("on_"):
             assert hasattr(getattr(TrainvitalsCallback, name), "__wrapped__"), name
 
 
 def test_a_fit_after_one_that_broke_is_another_run(run_dir):
-    """Where nobody told us of the error, as in a notebook, the next fit does."""
+    """The next fit marks the interrupted one as failed and makes a run file of its own."""
 
     class Stop(keras.callbacks.Callback):
         def on_epoch_begin(self, *_, **__):
@@ -253,7 +256,7 @@ def test_a_fit_after_one_that_broke_is_another_run(run_dir):
 
 
 def test_a_monitor_of_the_users_own_is_finished_by_the_user(run_dir):
-    """Several fits may be one run."""
+    """Several fits with the user's monitor are one run, which the user finishes."""
     with TrainingMonitor("both") as monitor:
         for _ in range(2):
             fit(TrainvitalsCallback(monitor=monitor), epochs=1)
@@ -279,7 +282,7 @@ def test_an_evaluation_by_itself_is_no_run(run_dir):
     ],
 )
 def test_without_keras_or_its_backend_one_line_says_what_to_do(missing, advice):
-    """No traceback through Keras' insides is needed to understand it."""
+    """Without Keras or its backend, the ImportError says what to install."""
     code = f"import sys; sys.modules[{missing!r}] = None; import trainvitals.keras"
     environ = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
     answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""Small fits by real Trainers of both Lightning distributions, and what they leave behind."""
+"""Small fits by real Trainers of both Lightning distributions, and their output and run files."""
 
 # ruff: noqa: ARG002 - Lightning decides about the parameters of its hooks
 
@@ -45,10 +45,10 @@ pytestmark = [
 
 
 def make_model(package, **settings):
-    """Make a linear model of one of the distributions."""
+    """Return a linear model of one of the distributions."""
 
     class Model(package.LightningModule):
-        """Learns a sum; its loss is what the settings say."""
+        """A model that learns a sum, with the losses of the settings."""
 
         def __init__(self):
             super().__init__()
@@ -83,7 +83,7 @@ def make_model(package, **settings):
 
 
 def load(rows=32, batch_size=4, **settings):
-    """Make a data loader."""
+    """Return a data loader with random rows."""
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(rows, 4, generator=generator)
     data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
@@ -92,12 +92,12 @@ def load(rows=32, batch_size=4, **settings):
 
 @pytest.fixture(params=PACKAGES, ids=lambda package: package.__name__)
 def package(request):
-    """Each of the two distributions."""
+    """Return each of the two distributions in turn."""
     return request.param
 
 
 def fit(callbacks, *, package=lightning.pytorch, model=None, train=None, validate=None, **settings):
-    """Fit a model and give the trainer."""
+    """Fit a model and return the trainer."""
     chosen = {
         "accelerator": "cpu",
         "max_epochs": 1,
@@ -113,21 +113,21 @@ def fit(callbacks, *, package=lightning.pytorch, model=None, train=None, validat
 
 
 def metrics(record):
-    """Return the free metrics."""
+    """Return the free metrics of a run file by name."""
     return {name: record.state[STATE[f"metric_{i}"]] for i, (name, _) in enumerate(record.metrics)}
 
 
 def rows(path):
-    """Read a CSV file."""
+    """Return the rows of a CSV file."""
     with Path(path).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-# What it promises.
+# The interface of the callback.
 
 
 def test_the_parameters_are_the_published_ones():
-    """Their order and their defaults; what is new is keyword only."""
+    """The published parameters keep their order and defaults; newer ones are keyword-only."""
     parameters = inspect.signature(ResourceMonitorCallback).parameters.values()
     positional = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
     assert list(positional.items()) == [
@@ -152,7 +152,7 @@ def test_the_parameters_are_the_published_ones():
 
 
 def test_it_is_a_callback_of_both_distributions():
-    """Whichever Trainer gets it."""
+    """The callback is an instance of the `Callback` class of both distributions."""
     callback = ResourceMonitorCallback()
     assert isinstance(callback, lightning.pytorch.Callback)
     assert isinstance(callback, pytorch_lightning.Callback)
@@ -160,7 +160,7 @@ def test_it_is_a_callback_of_both_distributions():
 
 @pytest.mark.parametrize("hidden", PACKAGES, ids=lambda package: package.__name__)
 def test_one_distribution_is_enough(hidden, monkeypatch):
-    """The other need not be installed."""
+    """The callback works with one distribution if the other one is not installed."""
     (other,) = (package for package in PACKAGES if package is not hidden)
     monkeypatch.setitem(sys.modules, hidden.__name__, None)
     monkeypatch.delitem(sys.modules, "trainvitals.training.lightning_packages")
@@ -172,7 +172,7 @@ def test_one_distribution_is_enough(hidden, monkeypatch):
 
 
 def test_without_lightning_the_import_says_what_to_do():
-    """In one line."""
+    """Without Lightning, the ImportError says in one line what to install."""
     code = (
         "import sys; sys.modules['lightning'] = sys.modules['pytorch_lightning'] = None\n"
         "import trainvitals.lightning\n"
@@ -187,7 +187,7 @@ def test_without_lightning_the_import_says_what_to_do():
 
 
 def test_the_configuration_file_makes_a_callback():
-    """As Hydra does it, with every published parameter."""
+    """Hydra makes a callback with every published parameter from docs/resource_monitor.yaml."""
     settings = yaml.safe_load((ROOT / "docs/resource_monitor.yaml").read_text(encoding="utf-8"))
     callback = instantiate(settings)["resource_monitor"]
     assert type(callback) is ResourceMonitorCallback
@@ -196,11 +196,11 @@ def test_the_configuration_file_makes_a_callback():
     assert len(settings["resource_monitor"]) == 14
 
 
-# What a fit leaves.
+# The output of a fit.
 
 
 def test_a_fit_prints_the_block_every_so_many_batches(package, capsys):
-    """The lines are as published, and no GPU has none."""
+    """A fit prints the published lines every `log_interval` batches, with no line for a GPU."""
     fit(ResourceMonitorCallback(log_interval=4, io_wait_threshold=1.0), package=package)
     output = capsys.readouterr().out
     block = (
@@ -215,7 +215,7 @@ def test_a_fit_prints_the_block_every_so_many_batches(package, capsys):
 
 
 def test_a_fit_writes_a_file_for_each_epoch(package, tmp_path):
-    """Steps count on, the seed's columns come first."""
+    """Each epoch has a CSV file with the published columns first, and steps count on."""
     callback = ResourceMonitorCallback(log_interval=4, sample_seconds=0)
     fit(callback, package=package, max_epochs=2)
     files = sorted(path.name for path in (tmp_path / "resource_logs").iterdir())
@@ -237,7 +237,7 @@ def test_a_fit_writes_a_file_for_each_epoch(package, tmp_path):
 
 
 def test_a_fit_feeds_the_run_file(package, run_dir):
-    """Steps, samples, loss, learning rate, logged values and validation are as the loop has them."""
+    """The run file has the steps, samples, losses, logged values and validations of a fit."""
     model = make_model(package, loss=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
     fit(
         ResourceMonitorCallback(run="example", log_interval=100),
@@ -265,10 +265,10 @@ def test_a_fit_feeds_the_run_file(package, run_dir):
 
 
 def test_phases_are_timed_by_the_hooks(run_dir):
-    """A step that sleeps does so in forward, and a slow data set makes the run wait."""
+    """A slow step counts as forward time, and a slow dataset counts as waiting for data."""
 
     class Slow(torch.utils.data.Dataset):
-        """Each sample takes 5 ms."""
+        """A dataset whose samples take 5 ms each."""
 
         def __len__(self):
             return 32
@@ -288,7 +288,7 @@ def test_phases_are_timed_by_the_hooks(run_dir):
 
 
 def test_accumulated_batches_are_one_step(run_dir):
-    """Samples are summed, and the loss is the mean of theirs, also of an unfinished group."""
+    """Accumulated batches are one step with the mean of their losses, also in a partial group."""
     model = make_model(lightning.pytorch, loss=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 9.0])
     callback = ResourceMonitorCallback(log_interval=100)
     fit(callback, model=model, accumulate_grad_batches=3)
@@ -300,7 +300,7 @@ def test_accumulated_batches_are_one_step(run_dir):
 
 
 def test_the_trial_validation_is_none(run_dir):
-    """Two batches of it are run before training by default."""
+    """The sanity validation before the training does not count as an evaluation."""
     fit(ResourceMonitorCallback(), validate=load(8), limit_val_batches=2, check_val_every_n_epoch=5)
     record = read_only(run_dir)
     assert state(record, "evaluations") == 0
@@ -309,7 +309,7 @@ def test_the_trial_validation_is_none(run_dir):
 
 
 def test_checkpoints_are_counted_and_go_where_they_would(tmp_path, run_dir):
-    """Our logger changes no directory."""
+    """Checkpoints are counted and written to the same directory as without the callback."""
     fit(
         ResourceMonitorCallback(),
         enable_checkpointing=True,
@@ -324,23 +324,23 @@ def test_checkpoints_are_counted_and_go_where_they_would(tmp_path, run_dir):
 
 
 def test_a_step_makes_few_calls():
-    """At most 36 calls of functions of the package in a step, of which there were 42."""
+    """A step makes at most 36 calls of functions of the package."""
     calls = []
 
     class Count(lightning.pytorch.Callback):
-        """Counts the calls in all but the first batch."""
+        """A callback that counts the calls in all batches except the first."""
 
         def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            """Begin with the second batch."""
+            """Start to count with the second batch."""
             if batch_idx == 0:
                 sys.setprofile(self.count)
 
         def on_train_epoch_end(self, trainer, pl_module):
-            """End after the last batch."""
+            """Stop after the last batch."""
             sys.setprofile(None)
 
         def count(self, frame, event, _):
-            """Keep the name of a function."""
+            """Keep the name of a called function of the package."""
             if event == "call" and "/trainvitals/" in frame.f_code.co_filename:
                 calls.append(frame.f_code.co_name)
 
@@ -349,15 +349,15 @@ def test_a_step_makes_few_calls():
 
 
 def test_loggers_of_the_user_stay_and_ours_goes(tmp_path):
-    """During the fit it is the last, after the fit it is gone."""
+    """The callback's logger is the last one during a fit and is removed after the fit."""
     own = lightning.pytorch.loggers.CSVLogger(str(tmp_path), name="own")
     seen = []
 
     class Peek(lightning.pytorch.Callback):
-        """Looks at the loggers."""
+        """A callback that keeps the Trainer's loggers."""
 
         def on_train_start(self, trainer, pl_module):
-            """Keep them."""
+            """Keep the loggers."""
             seen.extend(trainer.loggers)
 
     trainer = fit([ResourceMonitorCallback(), Peek()], logger=own, log_every_n_steps=1)
@@ -367,7 +367,7 @@ def test_loggers_of_the_user_stay_and_ours_goes(tmp_path):
 
 
 def test_a_resumed_fit_goes_on_where_it_was(tmp_path, run_dir):
-    """Steps count from there, samples from zero."""
+    """A resumed fit continues the global step and counts only its own steps."""
     checkpoint = tmp_path / "last.ckpt"
     first = fit(ResourceMonitorCallback(), max_epochs=1)
     first.save_checkpoint(checkpoint)
@@ -391,10 +391,10 @@ def test_a_resumed_fit_goes_on_where_it_was(tmp_path, run_dir):
 
 
 def test_manual_optimisation_counts_every_batch(run_dir):
-    """Two optimizers, and a step that returns nothing."""
+    """With manual optimisation each batch is a step, even with two optimizers and no loss."""
 
     class Manual(lightning.pytorch.LightningModule):
-        """Steps by itself."""
+        """A model with manual optimisation."""
 
         def __init__(self):
             super().__init__()
@@ -409,7 +409,7 @@ def test_manual_optimisation_counts_every_batch(run_dir):
                 optimizer.step()
 
         def configure_optimizers(self):
-            """Return two."""
+            """Return two optimizers."""
             return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(2)]
 
     callback = ResourceMonitorCallback(log_interval=4)
@@ -423,22 +423,22 @@ def test_manual_optimisation_counts_every_batch(run_dir):
 @pytest.mark.filterwarnings("ignore:You are using the `dataloader_iter` step flavor")
 @pytest.mark.filterwarnings("ignore:Found `dataloader_iter` argument in the `training_step`")
 def test_an_iterator_taken_by_the_step_is_counted(run_dir, capsys):
-    """Lightning's batch index cannot be relied on there; our own count can."""
+    """Steps are counted without Lightning's batch index if the step takes an iterator."""
 
     class Taking(lightning.pytorch.LightningModule):
-        """Takes batches itself."""
+        """A model that takes its batches from an iterator."""
 
         def __init__(self):
             super().__init__()
             self.linear = torch.nn.Linear(4, 1)
 
         def training_step(self, dataloader_iter):
-            """Take one."""
+            """Take a batch and return its loss."""
             batch, _, _ = next(dataloader_iter)
             return self.linear(batch[0]).mean()
 
         def configure_optimizers(self):
-            """Return one."""
+            """Return an optimizer."""
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     callback = ResourceMonitorCallback(log_interval=4)
@@ -449,7 +449,7 @@ def test_an_iterator_taken_by_the_step_is_counted(run_dir, capsys):
 
 
 def test_a_nan_loss_is_counted(run_dir):
-    """In training and in validation."""
+    """NaN losses are counted in training and in validation."""
     nan = float("nan")
     model = make_model(lightning.pytorch, loss=[1.0, nan] * 4, validation_loss=nan)
     fit(ResourceMonitorCallback(), model=model, validate=load(8))
@@ -459,7 +459,7 @@ def test_a_nan_loss_is_counted(run_dir):
 
 
 def test_an_exception_of_the_model_is_recorded(package, run_dir):
-    """With its class, and it reaches the user as it is."""
+    """An exception of the model reaches the user, and the run file has its class."""
     callback = ResourceMonitorCallback()
     with pytest.raises(ZeroDivisionError):
         fit(callback, package=package, model=make_model(package, raises_at=3))
@@ -472,10 +472,10 @@ def test_an_exception_of_the_model_is_recorded(package, run_dir):
 
 
 def test_an_exception_of_the_loader_is_a_data_error(run_dir):
-    """It is told apart by where it came from."""
+    """An exception of the data loader is counted as a data error."""
 
     class Broken(torch.utils.data.Dataset):
-        """Its tenth sample is broken."""
+        """A dataset whose sample 10 raises an error."""
 
         def __len__(self):
             return 32
@@ -493,7 +493,7 @@ def test_an_exception_of_the_loader_is_a_data_error(run_dir):
 
 
 def test_a_monitor_of_the_user_is_used_and_left_open(run_dir):
-    """Who made it ends it."""
+    """A monitor of the user is used by the callback and not finished by it."""
     with TrainingMonitor("mine") as monitor:
         callback = ResourceMonitorCallback(monitor=monitor)
         fit(callback)
@@ -505,7 +505,7 @@ def test_a_monitor_of_the_user_is_used_and_left_open(run_dir):
 
 
 def test_a_callback_serves_one_fit_after_another(run_dir):
-    """Each has a run file of its own, finished."""
+    """Two fits with one callback make two finished run files."""
     callback = ResourceMonitorCallback()
     for _ in range(2):
         fit(callback)
@@ -515,7 +515,7 @@ def test_a_callback_serves_one_fit_after_another(run_dir):
 
 
 def test_validating_and_testing_alone_make_no_run(run_dir):
-    """Only a fit is watched."""
+    """`Trainer.validate` without a fit makes no run file."""
     callback = ResourceMonitorCallback()
     trainer = lightning.pytorch.Trainer(
         accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=[callback]
@@ -526,7 +526,7 @@ def test_validating_and_testing_alone_make_no_run(run_dir):
 
 
 def test_other_ranks_print_nothing_and_have_files_of_their_own(run_dir, tmp_path):
-    """Two real processes over gloo: the console is rank 0's, files and run files are everybody's."""
+    """Of two ranks only rank 0 prints, and each has its own CSV file and run file."""
     program = (
         "import sys; sys.modules['pytorch_lightning'] = None\n"
         "import torch, lightning.pytorch as pl\n"
@@ -570,11 +570,11 @@ def test_other_ranks_print_nothing_and_have_files_of_their_own(run_dir, tmp_path
     assert {state(record, "state") for record in records} == {State.FINISHED}
 
 
-# What must not happen.
+# Faults of the callback that must not affect the training.
 
 
 def test_an_error_of_ours_does_not_end_the_fit(package, caplog, monkeypatch):
-    """It is told once; after ten the callback does nothing more."""
+    """An error of the callback is logged once, and after ten errors it switches itself off."""
     callback = ResourceMonitorCallback(log_interval=1)
     looks = []
 
@@ -596,14 +596,14 @@ def test_an_error_of_ours_does_not_end_the_fit(package, caplog, monkeypatch):
 
 
 def test_every_hook_is_guarded():
-    """No error of ours reaches the Trainer from any of them."""
+    """Every hook is wrapped, so that no error of the callback reaches the Trainer."""
     hooks = [name for name in vars(ResourceMonitorCallback) if name.startswith("on_")]
     for name in (*hooks, "setup", "teardown"):
         assert hasattr(getattr(ResourceMonitorCallback, name), "__wrapped__"), name
 
 
 class Broken:
-    """A monitor of which everything is broken."""
+    """A monitor whose attributes all raise an error."""
 
     def __getattr__(self, name):
         raise RuntimeError(f"a bug in {name}")
@@ -611,7 +611,7 @@ class Broken:
 
 @pytest.mark.parametrize("raises_at", [None, 6])
 def test_a_broken_monitor_changes_nothing(monkeypatch, tmp_path, raises_at):
-    """The model learns the same, is validated and saved, and its own error is its own."""
+    """A fit with a broken monitor ends with the same weights, also if the model itself fails."""
     weights = []
     for callbacks in ([], [ResourceMonitorCallback(log_interval=2)]):
         monkeypatch.setattr("trainvitals.lightning.TrainingMonitor", lambda *_, **__: Broken())
@@ -626,7 +626,7 @@ def test_a_broken_monitor_changes_nothing(monkeypatch, tmp_path, raises_at):
 
 
 def test_a_machine_without_values_does_not_matter(monkeypatch):
-    """A sandbox without `/proc` may break psutil, and neither constructor nor fit."""
+    """An error of psutil, as in a sandbox without `/proc`, breaks neither constructor nor fit."""
 
     def fail(*_, **__):
         raise FileNotFoundError("/proc/stat")
@@ -638,7 +638,7 @@ def test_a_machine_without_values_does_not_matter(monkeypatch):
 
 
 def test_a_fit_that_switched_it_off_is_still_ended(run_dir, monkeypatch):
-    """The run file does not say "running" for ever."""
+    """A fit that switched the callback off still ends with a finished run file."""
     callback = ResourceMonitorCallback(log_interval=1, sample_seconds=0)
     monkeypatch.setattr(callback, "export_timeseries", lambda *_: 1 / 0)
     trainer = fit(callback, max_epochs=3)
@@ -648,7 +648,7 @@ def test_a_fit_that_switched_it_off_is_still_ended(run_dir, monkeypatch):
 
 
 def test_disabled_it_does_nothing(run_dir, tmp_path, capsys):
-    """No run file, no log, no line, and hooks that do nothing at all."""
+    """A disabled callback writes no file, prints no line, and has hooks that do nothing."""
     callback = ResourceMonitorCallback(enabled=False)
     trainer = fit(callback, validate=load(8))
     assert trainer.global_step == 8
@@ -662,7 +662,7 @@ def test_disabled_it_does_nothing(run_dir, tmp_path, capsys):
 
 
 def test_what_cannot_be_written_is_logged_and_training_goes_on(tmp_path, caplog):
-    """A file is in the way of the directory."""
+    """A CSV directory that cannot be made is logged once, and the training continues."""
     (tmp_path / "resource_logs").write_text("")
     callback = ResourceMonitorCallback(log_interval=1, sample_seconds=0)
     with caplog.at_level(logging.WARNING):
@@ -673,17 +673,17 @@ def test_what_cannot_be_written_is_logged_and_training_goes_on(tmp_path, caplog)
 
 
 def test_it_can_be_pickled():
-    """A Trainer that spawns its ranks sends it to them."""
+    """The callback can be pickled, as a Trainer does for the ranks that it spawns."""
     callback = pickle.loads(pickle.dumps(ResourceMonitorCallback(log_interval=3)))
     assert callback.log_interval == 3
     assert fit(callback).global_step == 8
 
 
-# What may be called.
+# The public methods of the callback.
 
 
 def test_the_metrics_may_be_asked_for(monkeypatch):
-    """Before any fit, and with the published keys."""
+    """The metrics methods return the published keys, even before any fit."""
     callback = ResourceMonitorCallback()
     assert callback.get_gpu_metrics() == {}
     assert set(callback.get_cpu_memory_metrics()) == {
@@ -703,7 +703,7 @@ def test_the_metrics_may_be_asked_for(monkeypatch):
 
 
 def test_waiting_for_data_is_io_wait():
-    """A quarter of the time in which batches were waited for is 25 %."""
+    """A run that waits for data in a quarter of its time has an I/O wait of 25 %."""
     clock = SimpleNamespace(seconds=0.0)
     callback = ResourceMonitorCallback(clock=lambda: clock.seconds)
     pace = callback._pace
@@ -716,7 +716,7 @@ def test_waiting_for_data_is_io_wait():
 
 
 def test_alerts_may_be_asked_for():
-    """The published texts, at the first call and at every other: the reading alone counts."""
+    """`check_alerts` returns the published texts at every call, for its reading alone."""
     callback = ResourceMonitorCallback()
     reading = {"gpu_0_util": 42.3, "memory_percent": 92.1, "io_wait_pct": 35.0, "gpu_0_temp_c": 85}
     for _ in range(2):
@@ -730,13 +730,13 @@ def test_alerts_may_be_asked_for():
 
 
 def test_alerts_that_are_asked_for_change_none_of_the_fit(run_dir, capsys, monkeypatch):
-    """Who asks between two batches gets an answer, and the fit tells its alert all the same."""
+    """Calls of `check_alerts` between batches do not change the alerts that a fit prints."""
 
     class Asking(lightning.pytorch.Callback):
-        """Asks after each batch."""
+        """A callback that calls `check_alerts` before each batch."""
 
         def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            """Compare a reading that is bad, and one that is good."""
+            """Check a reading with an alert and one without."""
             assert len(callback.check_alerts({"memory_percent": 99.0})) == 1
             assert callback.check_alerts({"memory_percent": 1.0}) == []
 
@@ -750,7 +750,7 @@ def test_alerts_that_are_asked_for_change_none_of_the_fit(run_dir, capsys, monke
 
 
 def test_alerts_can_be_switched_off_and_moved():
-    """By the published parameters, and the temperature by its own."""
+    """Parameters switch alerts off and change their thresholds."""
     reading = {"gpu_0_util": 42.3, "memory_percent": 92.1, "io_wait_pct": 35.0, "gpu_0_temp_c": 85}
     off = ResourceMonitorCallback(
         alert_gpu_underutilization=False,
@@ -772,7 +772,7 @@ def test_alerts_can_be_switched_off_and_moved():
 
 
 def test_the_time_series_may_be_written(tmp_path):
-    """Into the file of the current epoch."""
+    """`export_timeseries` writes a row into the CSV file of the current epoch."""
     callback = ResourceMonitorCallback(timeseries_path=str(tmp_path / "logs"))
     callback.current_epoch = 7
     callback.export_timeseries({"cpu_percent": 45.2}, 20)
@@ -781,11 +781,11 @@ def test_the_time_series_may_be_written(tmp_path):
     assert (row["step"], row["cpu_percent"]) == ("20", "45.2")
 
 
-# Alerts of a fit.
+# The alerts of a fit.
 
 
 def test_alerts_are_printed_once_and_cleared(run_dir, capsys, monkeypatch):
-    """They reach console and run file alike."""
+    """An alert is printed once, cleared once, and also written to the run file."""
     callback = ResourceMonitorCallback(log_interval=1, sample_seconds=0, io_wait_threshold=1.0)
     percents = iter([95.0, 96.0, 97.0, 80.0, 80.0, 95.0, 95.0, 95.0])
     monkeypatch.setattr(
@@ -805,7 +805,7 @@ def test_alerts_are_printed_once_and_cleared(run_dir, capsys, monkeypatch):
 
 
 def test_validation_is_no_time_of_underuse(monkeypatch):
-    """The minute of low use counts training alone."""
+    """Time in validation does not count towards the minute of GPU underutilization."""
     clock = SimpleNamespace(seconds=0.0)
     texts = []
     callback = ResourceMonitorCallback(
@@ -835,13 +835,13 @@ def test_validation_is_no_time_of_underuse(monkeypatch):
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_what_is_unusual_for_the_run_is_reported(run_dir, capsys, adaptive):
-    """The run file has it in any case, the console where it was asked for."""
+    """Unusual step times are always in the run file, and printed only with `adaptive_alerts`."""
 
     class Slowing(lightning.pytorch.Callback):
-        """Makes batches slow from the fortieth on."""
+        """A callback that makes batches slow from batch 40 on."""
 
         def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            """Let 1 s go by, later 10 s."""
+            """Advance the clock by 1 s, or by 10 s from batch 40 on."""
             clock.seconds += 1 if batch_idx < 40 else 10
 
     clock = SimpleNamespace(seconds=0.0)
@@ -864,8 +864,8 @@ def test_what_is_unusual_for_the_run_is_reported(run_dir, capsys, adaptive):
 
 
 def test_a_fit_with_gpus_shows_them(tmp_path, capsys, monkeypatch):
-    """Console and CSV have both cards, and what is wrong with one is told of it."""
-    own = {"alert_memory_pressure": False, "alert_io_bottleneck": False}  # of this very machine
+    """The console and the CSV file have both GPUs, and alerts name the GPU."""
+    own = {"alert_memory_pressure": False, "alert_io_bottleneck": False}  # depend on this machine
     callback = ResourceMonitorCallback(log_interval=50, alert_seconds=0, **own)
     metrics = {
         "gpu_0_util": 87.0,
@@ -904,7 +904,7 @@ def test_a_fit_with_gpus_shows_them(tmp_path, capsys, monkeypatch):
     [("cuda:1", 0, [1, 3]), ("cuda:3", 1, [3]), ("cpu", 0, None)],
 )
 def test_the_first_rank_of_a_machine_looks_at_all_gpus_of_the_run(device, local_rank, gpus):
-    """The others look at their own; a run without GPUs looks at all there are."""
+    """Local rank 0 reads all GPUs of the run, other ranks read theirs; on CPU all are read."""
     trainer = SimpleNamespace(
         strategy=SimpleNamespace(root_device=torch.device(device)),
         local_rank=local_rank,

@@ -1,4 +1,4 @@
-"""A fit by Lightning on a machine with eight GPUs whose driver fails in the middle."""
+"""A Lightning fit on a machine with eight GPUs whose driver fails during the fit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BLOCK = re.compile(r"^\[Resources\] Batch (\d+):\n((?:  .*\n)*)", re.MULTILINE)
 
 
 class Fit:
-    """The fit as a process, which pauses where it is told.
+    """A fit in a process of its own, which pauses before given batches.
 
     Args:
-        directory: Where it leaves its files.
-        machine: Its GPUs.
-        pauses: The numbers of the batches before which it pauses.
-        visible: Which of the GPUs it sees, as CUDA_VISIBLE_DEVICES.
+        directory: The directory of its files.
+        machine: The fake machine with the GPUs.
+        pauses: The numbers of the batches before which the fit pauses.
+        visible: The value of CUDA_VISIBLE_DEVICES.
     """
 
     def __init__(self, directory: Path, machine: FakeMachine, *pauses: int, visible: str) -> None:
@@ -51,7 +51,7 @@ class Fit:
         self._said: list[str] = []
 
     def wait_until(self, batch: int) -> None:
-        """Wait until it pauses."""
+        """Wait until the fit pauses before a batch."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line == f"at {batch}\n":
@@ -66,13 +66,13 @@ class Fit:
         self._process.stdin.flush()
 
     def end(self) -> str:
-        """Let it come to its end, and give what it has printed."""
+        """Wait for the end of the fit and return its standard output."""
         rest, _ = self._process.communicate(timeout=200)
         assert self._process.returncode == 0, self.log()
         return "".join(self._said) + rest
 
     def log(self) -> str:
-        """Return what it has logged."""
+        """Return the standard error output of the fit."""
         return self._errors.read_text()
 
     def __enter__(self) -> Fit:  # noqa: PYI034 - Self is not in Python 3.10
@@ -84,14 +84,14 @@ class Fit:
 
 
 def read_rows(path: Path) -> list[Mapping[str, str]]:
-    """Read a CSV file."""
+    """Return the rows of a CSV file."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 @pytest.fixture
 def machine(tmp_path: Path):
-    """Eight idle GPUs, of which the third is busy."""
+    """Start a fake machine with eight GPUs, of which only the third is busy."""
     with FakeMachine(tmp_path, gpus=8) as machine:
         for slot in range(8):
             machine.gpu(slot).utilization = 1
@@ -104,9 +104,9 @@ def machine(tmp_path: Path):
         yield machine
 
 
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a fit that stalls has gaps of its own
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a fit that stalls has further gaps
 def test_a_fit_shows_its_card_and_outlives_the_driver(tmp_path: Path, machine: FakeMachine):
-    """Console and CSV have the values of the visible card, gaps while the driver fails or hangs."""
+    """Console and CSV have the visible GPU's values, and gaps while its driver fails or hangs."""
     with Fit(tmp_path, machine, 4, 8, 12, visible="2") as fit:
         fit.wait_until(4)
         machine.fail("nvml*", None, UNKNOWN_ERROR)

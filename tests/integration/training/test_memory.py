@@ -1,4 +1,4 @@
-"""The memory of an exporter on a machine where runs begin and end for hours."""
+"""The memory of the training collector while runs begin and end for hours."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
 
 SCRAPE_SECONDS = 15.0
 BIRTHS_PER_SCRAPE = 8
-# What is remembered of 1024 runs, of 256 files and of the texts of pages is full by then.
+# The limited caches of 1024 runs, of 256 files and of page texts are full after the warm-up.
 WARM_UP_SCRAPES, SCRAPES, LOOK_EVERY = 150, 100, 5
 BAND_BYTES = 1 << 20
 
 
 class Machine:
-    """A run directory whose runs end with their first record, and an exporter that reads it.
+    """A run directory whose runs end with their first record, and a collector that reads it.
 
     Args:
         runs: The run directory.
@@ -40,7 +40,7 @@ class Machine:
         self.expositions = (Exposition(), Exposition(openmetrics=True))
 
     def bear(self) -> None:
-        """Leave the file of a run that has died; its note is written when it is read."""
+        """Write the run file of a dead run; the collector writes its ending note later."""
         self.births += 1
         run = f"run {self.births}"
         data = compose_run_file(run, wall_time=self.now, created_time=self.now, loss=self.births)
@@ -49,7 +49,7 @@ class Machine:
         os.utime(path, (self.now, self.now))
 
     def scrape(self) -> bytes:
-        """Return the page in one format, after it was written in both."""
+        """Write the page in both formats and return the one in Prometheus' text format."""
         self.now += SCRAPE_SECONDS
         reading = self.collector.read(time.monotonic() + 5.0)
         blocks = self.collector.express(reading)
@@ -59,9 +59,9 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A machine with an empty run directory; memory is traced."""
+    """Return a machine with an empty run directory while memory allocations are traced."""
     machine = Machine(tmp_path)
-    logging.disable(logging.WARNING)  # pytest keeps every line
+    logging.disable(logging.WARNING)  # pytest would keep every line in memory
     tracemalloc.start(1)
     yield machine
     tracemalloc.stop()
@@ -70,7 +70,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def test_births_and_deaths_reach_a_plateau(machine: Machine):
-    """2000 runs that die within an hour, of which each page shows others."""
+    """The collector's memory reaches a plateau while 2000 runs die within an hour."""
     traced = []
     for number in range(WARM_UP_SCRAPES + SCRAPES):
         for _ in range(BIRTHS_PER_SCRAPE):

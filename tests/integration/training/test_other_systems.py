@@ -1,10 +1,10 @@
-"""A callback where only Linux has what it needs."""
+"""The Lightning callback on systems other than Linux."""
 
 from tests.unit.test_other_systems import FIT, FRAMEWORKS, run_elsewhere
 
 
 def test_the_callback_works_without_a_run_file(tmp_path):
-    """A fit ends as it would, the CSV is written, and one warning says what is missing."""
+    """Without Linux, a fit ends normally, its CSV file is written, and one warning is logged."""
     result, told = run_elsewhere(FIT, tmp_path, loaded=FRAMEWORKS)
     assert result == [8, 0]
     assert len(told) == 1

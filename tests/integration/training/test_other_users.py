@@ -1,4 +1,4 @@
-"""A run directory that another user of the machine fills, and the runs of everybody else."""
+"""A run directory that another user of the machine fills with run files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be ano
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A run directory that everybody may write to; the folders above may be passed."""
+    """Return a run directory that all users may write to, below folders that they may enter."""
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.geteuid():
             folder.chmod(folder.stat().st_mode | 0o011)
@@ -31,7 +31,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def leave_files(runs: Path, count: int, *, first: float) -> list[Path]:
-    """Leave run files of another user that tell when they were made, and bear times to come."""
+    """Write run files of another user with a claimed creation time and a time in the future."""
     paths = []
     for number in range(count):
         path = runs / f"mallory{number:03}.0.1.00000000.tv"
@@ -45,7 +45,7 @@ def leave_files(runs: Path, count: int, *, first: float) -> list[Path]:
 
 @pytest.mark.parametrize(("count", "are_held"), [(16, True), (300, True), (300, False)])
 def test_no_user_hides_the_run_of_another(tmp_path: Path, runs: Path, count: int, are_held: bool):  # noqa: FBT001
-    """Held files that claim to be the oldest, and many from the future, take no place of others."""
+    """Another user's many run files, held open or from the future, do not displace a run."""
     paths = leave_files(runs, count, first=1.0)
     with (
         holding(*paths if are_held else (), user=MALLORY),
@@ -54,7 +54,7 @@ def test_no_user_hides_the_run_of_another(tmp_path: Path, runs: Path, count: int
     ):
         for _ in range(3):
             trainer.do("step 0.25")
-            time.sleep(0.25)  # a page is served again for 0.2 s
+            time.sleep(0.25)  # a cached page is served for 0.2 s
             page = exporter.scrape("training")
             assert page.value("training_process_up", run="mine", rank="0") == 1
             assert page.value("training_loss", run="mine", rank="0") == 0.25
@@ -64,7 +64,7 @@ def test_no_user_hides_the_run_of_another(tmp_path: Path, runs: Path, count: int
 
 
 def test_a_directory_that_another_user_made_first_is_said_aloud(tmp_path: Path, runs: Path):
-    """The log names its owner once, with the command that mends it; the runs are seen."""
+    """A run directory owned by another user is logged once, and the runs in it are shown."""
     os.chown(runs, MALLORY, -1)
     with (
         Trainer(runs, run="mine"),
@@ -72,14 +72,14 @@ def test_a_directory_that_another_user_made_first_is_said_aloud(tmp_path: Path, 
     ):
         for _ in range(3):
             page = exporter.scrape("training")
-            time.sleep(0.25)  # a page is served again for 0.2 s
+            time.sleep(0.25)  # a cached page is served for 0.2 s
         assert page.value("training_process_up", run="mine") == 1
         assert page.value("trainvitals_collector_success", collector="training") == 1
         assert exporter.log.count(f"{runs} belongs to user {MALLORY}, who may remove") == 1
 
 
 def test_the_usual_directory_that_another_user_closed_fails_the_collector(tmp_path: Path):
-    """No other user has runs there, and the reason of the failure says why and what to do."""
+    """If another user made the default directory unwritable, the failure reason names a remedy."""
     script = (
         "mount -t tmpfs none /dev/shm && mkdir -m 755 /dev/shm/trainvitals && "
         f'chown {MALLORY} /dev/shm/trainvitals && exec "$@"'
@@ -98,7 +98,7 @@ def test_the_usual_directory_that_another_user_closed_fails_the_collector(tmp_pa
 
 
 def test_a_later_run_is_shown_too(tmp_path: Path, runs: Path):
-    """A run that starts after the directory was filled has its place at the next scrape."""
+    """A run that starts after another user filled the directory is shown at the next scrape."""
     paths = leave_files(runs, 300, first=1.0)
     with (
         holding(*paths, user=MALLORY),
@@ -114,7 +114,7 @@ def test_a_later_run_is_shown_too(tmp_path: Path, runs: Path):
 
 @pytest.mark.parametrize("users", ["root", f"0-{MALLORY - 1},{MALLORY + 1}"])
 def test_the_administrator_says_who_counts(tmp_path: Path, runs: Path, users: str):
-    """The files of other users are not read, and count nowhere."""
+    """Run files of users outside TRAINVITALS_RUN_DIR_USERS are neither read nor counted."""
     paths = leave_files(runs, 20, first=1.0)
     environ = {"TRAINVITALS_RUN_DIR_USERS": users}
     with holding(*paths, user=MALLORY), Trainer(runs, run="mine"):

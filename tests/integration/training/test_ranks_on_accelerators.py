@@ -1,4 +1,4 @@
-"""From a rank to its process and the accelerator that it computes on, seen through the exporter."""
+"""The exporter joins a rank with its process and the accelerators that the process uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.trainers import Loop
 
 GIB = 1 << 30
 RUN = {"run": "instrumented", "rank": "0"}
-# Not below the test's own directory, which every mount namespace would share.
+# The test's own directory would be shared by all mount namespaces, so /dev/shm is used.
 HIDDEN_RUNS = Path(f"/dev/shm/trainvitals-test-join-{os.getpid()}")
 CONTAINER = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 OWN_SHM = ("sh", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', "sh")
@@ -25,7 +25,7 @@ OWN_SHM = ("sh", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[FakeMachine]:
-    """Eight GPUs whose UUIDs can be told apart."""
+    """Start a fake machine with eight GPUs of different UUIDs."""
     with FakeMachine(tmp_path, gpus=8) as machine:
         for slot in range(8):
             machine.gpu(slot).uuid = f"GPU-0000000{slot}"
@@ -44,7 +44,7 @@ def scrape(exporter: ExporterProcess, **labels: str) -> Page:
 def test_a_rank_is_joined_with_the_accelerators_that_its_process_computes_on(
     tmp_path: Path, machine: FakeMachine
 ):
-    """By the driver's list of processes; when it moves, so does the label."""
+    """The label `gpu_uuid` of a rank follows the driver's list of processes."""
     runs = tmp_path / "runs"
     with Loop(runs) as loop, ExporterProcess(tmp_path, machine) as exporter:
         pid = loop.process.pid
@@ -64,7 +64,7 @@ def test_a_rank_is_joined_with_the_accelerators_that_its_process_computes_on(
 
 @pytest.fixture(params=[(), ("--map-root-user",)], ids=["as root", "in a user namespace"])
 def container(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
-    """A wrapper that runs a command with a PID namespace and a /dev/shm of its own."""
+    """Yield a command prefix that runs a program in its own PID namespace with its own /dev/shm."""
     wrapper = (*CONTAINER, *request.param, *OWN_SHM)
     tried = subprocess.run([*wrapper, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
@@ -76,7 +76,7 @@ def container(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
 def test_a_rank_in_a_container_that_shares_nothing_is_joined_by_its_host_pid(
     tmp_path: Path, machine: FakeMachine, container: Sequence[str]
 ):
-    """Process 1 of the container has another number here, which the driver lists."""
+    """A rank in a container is joined by its PID on the host, which the driver lists."""
     arguments = (f"--run-dir={HIDDEN_RUNS}",)
     with Loop(HIDDEN_RUNS, wrapper=container) as loop:
         (inside,) = psutil.Process(loop.process.pid).children()

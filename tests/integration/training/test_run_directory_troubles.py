@@ -1,4 +1,4 @@
-"""Run directories that are full, foreign, hostile, wiped or not ours, with real trainers and exporters."""
+"""Run directories that are full, damaged, deleted or unwritable, with real programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENDED = "training_process_end_timestamp_seconds"
 INCOMPATIBLE = "training_client_incompatible_files"
 OMITTED = "trainvitals_collector_omitted_labels"
 TINY = "mount -t tmpfs -o size=64k none $0"
-# What happens to the place of the run directory, `$0`, before the script runs.
+# The shell commands that make the run directory, `$0`, unusable before the script runs.
 REFUSALS: dict[str, str] = {
     "full": f"{TINY} && {{ cat /dev/zero > $0/filler 2> /dev/null; true; }}",
     "out of inodes": "mount -t tmpfs -o nr_inodes=1 none $0",
@@ -57,13 +57,13 @@ REFUSALS: dict[str, str] = {
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """The run directory, which is not there yet."""
+    """Return the path of the run directory, which does not exist yet."""
     return tmp_path / "training/runs"
 
 
 @pytest.fixture
 def start(tmp_path: Path, runs: Path) -> Iterator[Callable[..., ExporterProcess]]:
-    """Starts exporters that read the run directory, and ends them."""
+    """Return a function that starts exporters on the run directory; end them afterwards."""
     with ExitStack() as stack:
 
         def start(**options) -> ExporterProcess:
@@ -74,7 +74,7 @@ def start(tmp_path: Path, runs: Path) -> Iterator[Callable[..., ExporterProcess]
 
 
 def scrape_anew(exporter: ExporterProcess, *, is_whole: bool = True) -> Page:
-    """Scrape once the page that may have been made before is no longer served."""
+    """Scrape after the cached page has expired."""
     time.sleep(1.25 * REUSE_SECONDS)
     return exporter.scrape_until(
         lambda page: page.value("trainvitals_collector_success", collector="training") == is_whole,
@@ -83,7 +83,7 @@ def scrape_anew(exporter: ExporterProcess, *, is_whole: bool = True) -> Page:
 
 
 def check_alive(page: Page, trainer: Restless) -> None:
-    """Check that a page has everything of a trainer that lives."""
+    """Assert that a page has all metrics of a living trainer."""
     assert page.value("training_process_up", **RANK) == 1
     assert page.value("training_rank_info", host_pid=str(trainer.pid), **RANK) == 1
     steps = page.value("training_steps_total", **RANK)
@@ -92,12 +92,12 @@ def check_alive(page: Page, trainer: Restless) -> None:
 
 
 def check_learned(trained: subprocess.CompletedProcess[str]) -> None:
-    """Check that a regression ended well with the result of one without a monitor."""
+    """Assert that a training succeeded with the same result as one without a monitor."""
     assert (trained.returncode, json.loads(trained.stdout)) == (0, LEARNED)
 
 
 def test_without_a_monitor(runs: Path):
-    """The script without the monitor has the result that all others must have, to the last bit."""
+    """A training without a monitor has the reference result for the other tests."""
     trained = train(runs, "alone")
     check_learned(trained)
     assert trained.stderr == ""
@@ -105,7 +105,7 @@ def test_without_a_monitor(runs: Path):
 
 
 def test_a_run_directory_that_is_missing_is_made(runs: Path):
-    """With all folders above it; nothing is warned of."""
+    """A missing run directory and its parents are created without a warning."""
     trained = train(runs)
     check_learned(trained)
     assert trained.stderr == ""
@@ -119,7 +119,7 @@ def test_a_run_directory_that_is_missing_is_made(runs: Path):
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_training_goes_on_where_no_run_file_can_be_made(runs: Path, kind: str):
-    """With the right result and one warning that says where and what to do."""
+    """A training without a run file has the right result and one warning with path and remedy."""
     runs.mkdir(parents=True)
     trained = train(runs, wrapper=in_own_mounts(REFUSALS[kind], runs))
     check_learned(trained)
@@ -130,7 +130,7 @@ def test_training_goes_on_where_no_run_file_can_be_made(runs: Path, kind: str):
 
 
 def test_what_lay_in_the_way_is_left_as_it_was(runs: Path):
-    """A file where the directory should be belongs to somebody."""
+    """A file in the place of the run directory is not changed."""
     runs.parent.mkdir()
     runs.write_text("precious")
     check_learned(train(runs))
@@ -139,7 +139,7 @@ def test_what_lay_in_the_way_is_left_as_it_was(runs: Path):
 
 
 def test_a_directory_that_fills_up_under_the_run_does_not_matter(runs: Path, tmp_path: Path):
-    """The blocks of the file are its own since it was made: no store can fail."""
+    """A full disk does not affect a run file, whose blocks are allocated when it is created."""
     runs.mkdir(parents=True)
     kept = tmp_path / "kept.tv"
     wrapper = in_own_mounts(TINY, runs, after=f"test -s $0/filler && cp $0/*.tv {kept}")
@@ -154,7 +154,7 @@ def test_a_directory_that_fills_up_under_the_run_does_not_matter(runs: Path, tmp
 
 
 def test_a_run_whose_directory_is_wiped_goes_on(runs: Path):
-    """With the right result, and one warning at its end; nothing is made again."""
+    """A training whose run directory is deleted ends with the right result and one warning."""
     trained = train(runs, "wipe")
     check_learned(trained)
     (line,) = trained.stderr.splitlines()
@@ -164,7 +164,7 @@ def test_a_run_whose_directory_is_wiped_goes_on(runs: Path):
 
 
 def make_strange_files(runs: Path) -> int:
-    """Fill a run directory with what should not be there; give how many of them are called `.tv`."""
+    """Fill a run directory with invalid files; return the number of those named `*.tv`."""
     good = compose_run_file()
     contents = {
         "empty": b"",
@@ -198,7 +198,7 @@ def make_strange_files(runs: Path) -> int:
 
 
 def test_strange_files_are_counted_and_cost_nothing(runs: Path, start):
-    """Whatever is in the run directory, the good run beside it is whole and the scrape quick."""
+    """Invalid files in the run directory are counted; the valid run and fast scrapes remain."""
     runs.mkdir(parents=True)
     strange = make_strange_files(runs)
     with Restless(runs) as trainer:
@@ -224,7 +224,7 @@ def test_strange_files_are_counted_and_cost_nothing(runs: Path, start):
 
 
 def test_what_is_no_directory_is_complained_about_once(runs: Path, start):
-    """The page has the reason why runs could not be read, and heals when it is gone."""
+    """Each obstacle to reading the run directory is logged once, and scrapes recover without it."""
     runs.parent.mkdir()
     (runs.parent / "elsewhere").mkdir()
     exporter = start()
@@ -247,7 +247,7 @@ def test_what_is_no_directory_is_complained_about_once(runs: Path, start):
 
 
 def test_a_directory_that_comes_goes_and_comes_again(runs: Path, start):
-    """Nothing is restarted; who trained before the wipe is seen to its end, and so is who comes after."""
+    """An exporter shows runs from before and after the deletion of the run directory."""
     exporter = start()
     page = scrape_anew(exporter)
     assert page.find("training_process_up") == []
@@ -273,7 +273,7 @@ def test_a_directory_that_comes_goes_and_comes_again(runs: Path, start):
 
 
 def test_another_exporter_goes_on_where_the_first_one_stopped(runs: Path, start):
-    """Counters of live runs go on, and endings are shown again, with their reasons."""
+    """After a restart of the exporter, counters continue and endings keep their reasons."""
     exporter = start()
     with Restless(runs) as trainer, Restless(runs, "killed") as killed:
         assert trainer.path.exists()
@@ -299,7 +299,7 @@ def test_another_exporter_goes_on_where_the_first_one_stopped(runs: Path, start)
 
 
 def test_two_exporters_on_one_directory_do_not_disturb_each_other(runs: Path, start):
-    """Both see the same runs and the same end, and one note is left."""
+    """Two exporters show the same runs and the same ending, and write one ending note."""
     both = (start(), start())
     with Restless(runs) as trainer, Restless(runs, "killed") as killed:
         assert trainer.path.exists()
@@ -322,7 +322,7 @@ def test_two_exporters_on_one_directory_do_not_disturb_each_other(runs: Path, st
 
 @pytest.mark.parametrize("become", [without_privileges, as_nobody])
 def test_an_exporter_that_may_not_write_there_shows_the_same(runs: Path, start, become):
-    """It cannot note how a run ended, logs that once, and shows it nevertheless."""
+    """An exporter that cannot write the ending of a run logs that once and shows the ending."""
     runs.mkdir(parents=True)
     with Restless(runs) as trainer, Restless(runs, "killed") as killed:
         assert trainer.path.exists()
@@ -348,7 +348,7 @@ IN_TEXT = 'run="he said \\"no\\"_\\\\ _日本 {rank=\\"7\\"} 😀"'
 
 
 def test_a_hostile_name_is_escaped_in_both_formats(runs: Path, start, promtool: Path):
-    """Quotes, line breaks, 3 KB and what cannot be printed stay within their label."""
+    """Run names with quotes, line breaks, control characters or 3 KB do not break either format."""
     exporter = start()
     with Restless(runs, HOSTILE) as hostile, Restless(runs, "n\n" * 1536) as long:
         for trainer in (hostile, long):
@@ -400,7 +400,7 @@ print(flush=True); sys.stdin.read()
 
 @contextmanager
 def start_crowd(runs: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that is 100 ranks of 20 runs, each with a run file of its own."""
+    """Start a process with 100 ranks of 20 runs, each with its own run file."""
     command = [sys.executable, "-S", "-E", "-c", CROWD, SOURCE_ROOT, runs]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as crowd:
         assert crowd.stdout is not None
@@ -410,7 +410,7 @@ def start_crowd(runs: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_crowds_are_bounded(runs: Path, start):
-    """Of 300 dead files and 100 living ranks 64 are shown, the living first; the rest is counted."""
+    """Of 300 dead and 100 living ranks, 64 living ones are shown, and the others are counted."""
     runs.mkdir(parents=True)
     now = time.time()
     for number in range(300):
@@ -431,7 +431,7 @@ def test_crowds_are_bounded(runs: Path, start):
         assert len({sample.labels["run"] for sample in up}) <= 16
         assert all(sample.value == 1 for sample in up)
         assert page.value(INCOMPATIBLE) == 0
-    # 400 files, of which 256 are read; of the runs that are left out no rank is shown.
+    # There are 400 run files, of which 64 are shown and 336 are counted as omitted.
     assert pages[0].value(OMITTED, collector="training") == 336
     durations = [
         page.value("trainvitals_collector_duration_seconds", collector="training") or math.inf
@@ -446,7 +446,7 @@ def test_crowds_are_bounded(runs: Path, start):
 
 
 def test_run_files_never_take_the_last_descriptor(runs: Path, start):
-    """With 64 of them in all the page comes, some ranks are shown, and the others are counted."""
+    """With a limit of 64 descriptors, pages are served, and the ranks left out are counted."""
     exporter = start(wrapper=("sh", "-c", 'ulimit -n 64 && exec "$@"', "sh"))
     with start_crowd(runs) as crowd:
         for _ in range(3):
@@ -462,7 +462,7 @@ def test_run_files_never_take_the_last_descriptor(runs: Path, start):
 
 
 def test_few_descriptors_show_a_part_and_say_so(tmp_path: Path, runs: Path):
-    """Where ten runs do not fit, some are shown, the reason is told, and scrapes are answered."""
+    """With 32 descriptors for ten runs, some runs are shown and the failure reason is reported."""
     runs.mkdir(parents=True)
     with ExitStack() as living:
         for number in range(10):

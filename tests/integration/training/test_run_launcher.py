@@ -1,4 +1,4 @@
-"""Launchers of PyTorch below `trainvitals run`, and how their ranks end, with real PyTorch on the CPU."""
+"""PyTorch launchers under `trainvitals run`, and the endings of their ranks, on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.sources.runs.trainer import kernel_tells_exits
 from trainvitals.sources.runs.endings import read_ending
 
 pytest.importorskip("torch")
-# Importing PyTorch takes seconds where the machine is busy.
+# Importing PyTorch takes seconds if the machine is busy.
 pytestmark = pytest.mark.timeout(240)
 
 RUN = (sys.executable, "-m", "trainvitals", "run")
@@ -74,7 +74,7 @@ for batch in DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4):
 def launch(
     tmp_path: Path, body: str, *command: str, script: str = "train.py"
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program below `trainvitals run`."""
+    """Run a program under `trainvitals run`."""
     (tmp_path / script).write_text(body, encoding="utf-8")
     return subprocess.run(
         (*RUN, "--name", "r", "--run-dir", "runs", "--", *command, script),
@@ -87,7 +87,7 @@ def launch(
 
 
 def read_ends(tmp_path: Path) -> dict[tuple[int, int], tuple[object, ...]]:
-    """Return how each rank of each attempt ended."""
+    """Return the ending of each rank of each attempt."""
     found = {}
     for path in (tmp_path / "runs").glob("*.tv"):
         identity, note = decode(path.read_bytes()).identity, read_ending(path)
@@ -98,7 +98,7 @@ def read_ends(tmp_path: Path) -> dict[tuple[int, int], tuple[object, ...]]:
 
 
 def read_error(tmp_path: Path) -> str:
-    """Return the traceback in the note on the launch."""
+    """Return the traceback in the launch note."""
     [path] = (tmp_path / "runs").glob("*.launch")
     error: str = json.loads(path.read_text())["error"]
     return error
@@ -106,7 +106,7 @@ def read_error(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("body", [ELASTIC.format("fail"), RECORDED])
 def test_the_failing_rank_of_torchrun_is_the_cause(tmp_path, body):
-    """Situation 20: with and without @record; the agent is no rank, and ends the other one."""
+    """The exception of a rank under torchrun is recorded, with and without `@record`."""
     done = launch(tmp_path, RANK + body, *TORCHRUN)
     assert done.returncode == 1
     assert "2 of which reported run r" in done.stderr
@@ -117,24 +117,24 @@ def test_the_failing_rank_of_torchrun_is_the_cause(tmp_path, body):
 
 
 def test_a_restart_of_torchrun_is_an_attempt(tmp_path):
-    """Situation 20: each attempt has its ranks, and the last one is the cause."""
+    """After a restart by torchrun, each attempt has its own ranks and endings."""
     launch(tmp_path, RANK + ELASTIC.format("fail"), *TORCHRUN, "--max-restarts", "1")
     assert sorted(read_ends(tmp_path)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert read_ends(tmp_path)[1, 1] == ("exception", None, "ValueError")
 
 
 def test_a_rank_of_torchrun_that_is_killed_is_noted(tmp_path):
-    """Situation 18: its parent has waited for it, and the kernel still knows how it ended."""
+    """The signal that killed a rank is recorded if the kernel reports it after torchrun's wait."""
     done = launch(tmp_path, RANK + ELASTIC.format("die"), *TORCHRUN)
     assert done.returncode == 1
     expected = ("signal", 9, None)
-    # Before Linux 6.15, the launcher has to look before its parent waits for it.
+    # Before Linux 6.15, the launcher must read the ending before the parent waits for the process.
     known = {expected} if kernel_tells_exits() else {expected, None}
     assert read_ends(tmp_path)[1, 0] in known
 
 
 def test_the_failing_rank_of_spawn_is_the_cause(tmp_path):
-    """Situation 17: `torch.multiprocessing.spawn` handles the exception in the rank itself."""
+    """The exception of a rank is recorded although `torch.multiprocessing.spawn` handles it."""
     done = launch(tmp_path, RANK + SPAWN, sys.executable)
     assert done.returncode == 1
     notes = [read_ending(path) for path in (tmp_path / "runs").glob("*.tv")]
@@ -153,7 +153,7 @@ def test_ranks_of_a_fork_server_report_each(tmp_path, preloaded):
 
 @pytest.mark.parametrize("cells", [CELLS, CELLS[2:]], ids=["after training", "before training"])
 def test_the_failing_cell_of_a_notebook_is_the_cause(tmp_path, cells):
-    """Situation 25: IPython handles its exception, and the kernel is then ended by its parent."""
+    """The exception of a notebook cell is the reported cause although IPython handles it."""
     notebook: dict[str, object] = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}}
     notebook["cells"] = [
         {"cell_type": "code", "id": f"c{number}", "source": text}

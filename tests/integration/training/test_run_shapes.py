@@ -1,8 +1,8 @@
-"""Twelve shapes of public training programs, unchanged, below `trainvitals run`.
+"""Twelve kinds of public training programs, unchanged, under `trainvitals run`.
 
-Each program measures itself, and what is reported of it differs by at most two percent. A third of
-the shapes finish, a third fail in the last step, and a third are killed there. With
-TRAINVITALS_TEST_LONG=1, each shape does all three.
+Each program measures itself, and the reported values differ by at most two percent. A third of the
+programs finish, a third fail in the last step, and a third are killed in the last step. With
+TRAINVITALS_TEST_LONG=1, each program ends in all three ways.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 LONG = bool(os.environ.get("TRAINVITALS_TEST_LONG"))
 SCRIPTS = Path(__file__).parent / "scripts"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-# For each shape, its command; `torchrun` and the like are modules of this Python.
+# The command of each program: a script, or options of Python that run a module such as torchrun.
 SHAPES: dict[str, tuple[str, ...]] = {
     "nanogpt": ("nanogpt.py",),
     "timm": ("timm_like.py",),
@@ -41,24 +41,24 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "shell": ("two.sh",),
 }
 ENDS = ("finish", "fail", "kill")
-# In turn, so that each end is met by four shapes.
+# The ends alternate, so that each end is tested with four programs.
 CASES = [
     (shape, end)
     for number, shape in enumerate(SHAPES)
     for end in (ENDS if LONG else ENDS[number % 3 :][:1])
 ]
-# The loss is not that of one step: a mean since the epoch began, or known only when it is logged.
+# Frameworks whose loss is a mean of the epoch, or is known only when it is logged.
 NO_LOSS = {"trainer", "keras"}
 FRAMEWORKS = {"lightning", "trainer", "keras"}
-NO_SAMPLES = {"lbfgs"}  # a recurrent layer, whose input may begin with the time
-LATE = {"nanogpt", "lbfgs"}  # without a loader, a loop proves to train a second later
+NO_SAMPLES = {"lbfgs"}  # the first dimension of a recurrent layer's input may be the time
+LATE = {"nanogpt", "lbfgs"}  # a loop without a data loader is recognised after a second
 VALIDATING = {"nanogpt", "timm"}
-# A process above the one that trains reports a failure in its own way.
+# Programs in which a parent of the training process reports a failure in its own way.
 PARENTS = {"torchrun", "notebook", "spawn"}
 
 
 def make_command(shape: str, directory: Path) -> list[str]:
-    """Return the command of a shape."""
+    """Return the command of a program."""
     if shape == "shell":
         return ["sh", str(SCRIPTS / "two.sh")]
     *options, last = SHAPES[shape]
@@ -71,7 +71,7 @@ def make_command(shape: str, directory: Path) -> list[str]:
 
 
 def write_notebook(directory: Path) -> str:
-    """Write a notebook with the program of another shape in its cell, and return its path."""
+    """Write a notebook whose cell is the program `timm_like.py`, and return its path."""
     cell = {
         "cell_type": "code",
         "execution_count": None,
@@ -88,7 +88,7 @@ def write_notebook(directory: Path) -> str:
 
 
 def find_port() -> int:
-    """Return a port that no program uses at the moment."""
+    """Return a currently free port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         port: int = server.getsockname()[1]
@@ -97,7 +97,7 @@ def find_port() -> int:
 
 @pytest.mark.parametrize(("shape", "end"), CASES, ids=lambda value: value)
 def test_a_shape_is_reported_as_it_measures_itself(tmp_path, shape, end):
-    """Steps, samples per second, loss, phases and the end."""
+    """The reported steps, samples, rate, phases and end equal the program's own measurements."""
     path = os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     environ = {
         "SHAPE_OUT": str(tmp_path),
@@ -120,9 +120,9 @@ def test_a_shape_is_reported_as_it_measures_itself(tmp_path, shape, end):
 
 
 def compare(shape, end, own, record):
-    """Compare what was reported of a process with its own measurements."""
+    """Compare the run file of a process with the process's own measurements."""
     words = {name: record.step[at] for name, at in STEP.items()}
-    # An exception in a callback of the program ends a step of a framework before it is reported.
+    # In a framework, an exception in the program's callback ends a step before it is reported.
     missing = int(shape in FRAMEWORKS and end != "finish")
     assert words["global_step"] == own["steps"] - missing
     if shape not in LATE:
@@ -130,7 +130,7 @@ def compare(shape, end, own, record):
         samples = ABSENT if shape in NO_SAMPLES else own["samples"]
         assert words["samples"] == pytest.approx(samples, rel=0.02)
     if shape not in NO_SAMPLES:
-        # The duration of the first step is known in a framework only.
+        # The duration of the first step is known only in a framework.
         timed = int(sum(value for name, value in words.items() if name.startswith("step_bucket")))
         assert timed >= words["steps"] - 1
         rate = own["samples"] / own["steps"] / mean(own["seconds"][-timed - missing :][:timed])
@@ -145,7 +145,7 @@ def compare(shape, end, own, record):
 
 
 def check_end(shape, end, code, records):
-    """Check the exit code, and the state that the process left."""
+    """Check the exit code and the states in the run files."""
     states = {State(record.state[STATE["state"]]) for record in records}
     if end == "finish":
         assert code == 0

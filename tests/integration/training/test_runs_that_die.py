@@ -1,4 +1,4 @@
-"""Training processes that are killed, stopped, replaced and forked, seen through the real exporter."""
+"""A real exporter shows training processes that are killed, stopped, replaced or forked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INCOMPATIBLE = "training_client_incompatible_files"
 
 
 def scrape_anew(exporter: ExporterProcess) -> Page:
-    """Scrape once the page that may have been made before is no longer served."""
+    """Scrape after the cached page has expired."""
     time.sleep(1.25 * REUSE_SECONDS)
     return exporter.scrape_until(
         lambda page: page.value("trainvitals_collector_success", collector="training") == 1,
@@ -49,13 +49,13 @@ def scrape_anew(exporter: ExporterProcess) -> Page:
 
 
 def meet(exporter: ExporterProcess, trainers: Sequence[Restless]) -> Page:
-    """Let the exporter read trainers alive, for only then can it learn how they end."""
+    """Scrape while trainers are alive, because only then can the exporter learn how they end."""
     assert all(trainer.path.exists() for trainer in trainers)
     return scrape_anew(exporter)
 
 
 def check_dead(page: Page, trainer: Restless, rank: dict[str, str]) -> None:
-    """Check that a page shows a trainer that was killed, with its last record."""
+    """Assert that a page shows a killed trainer with its last record."""
     steps = check_record(trainer.read())
     assert page.value("training_process_up", **rank) == 0
     assert page.value("training_steps_total", **rank) == steps
@@ -68,7 +68,7 @@ def check_dead(page: Page, trainer: Restless, rank: dict[str, str]) -> None:
 
 @pytest.mark.long
 def test_every_kill_leaves_a_whole_record_and_shows_at_once(exporter: ExporterProcess, runs: Path):
-    """Under load and at any moment; the living train on, and the exporter keeps nothing of the dead."""
+    """Each killed run is shown as dead with a whole last record, and the exporter does not grow."""
     moments = random.Random(5)
     with burning(2), ExitStack() as stack:
 
@@ -89,7 +89,7 @@ def test_every_kill_leaves_a_whole_record_and_shows_at_once(exporter: ExporterPr
                 check_dead(page, trainer, {"run": run, "rank": str(rank)})
             reason = "signal" if kernel_tells_exits() else "unknown"
             exits = page.values("training_process_exits_total", "reason", run=run)
-            # An ending without a report is counted once the kernel will send none any more.
+            # An ending without a kernel report is counted later, when none can arrive any more.
             assert exits[reason] == (BATCH if kernel_tells_exits() else 0)
             assert sum(exits.values()) == exits[reason]
             assert page.value("training_ranks_seen", run=run) == 0
@@ -109,7 +109,10 @@ def test_every_kill_leaves_a_whole_record_and_shows_at_once(exporter: ExporterPr
 def test_a_kill_before_the_first_scrape_is_a_death_without_a_reason(
     exporter: ExporterProcess, runs: Path
 ):
-    """The kernel reports how a process ended only to those who watched it alive."""
+    """A process that was killed before the first scrape is dead for an unknown reason.
+
+    The kernel reports how a process ended only to observers that watched it alive.
+    """
     with Restless(runs) as trainer:
         assert trainer.path.exists()
         trainer.kill()
@@ -124,7 +127,7 @@ def test_a_kill_before_the_first_scrape_is_a_death_without_a_reason(
 def test_a_kill_while_the_run_begins_leaves_a_whole_file_or_none(
     exporter: ExporterProcess, runs: Path
 ):
-    """Whatever moment of its start it hits, no file is half there, and no page is lost."""
+    """A kill during the start of a run leaves a valid run file or none."""
     moments = random.Random(6)
     with ExitStack() as stack:
         for number in range(KILLS // 3):
@@ -141,7 +144,7 @@ def test_a_kill_while_the_run_begins_leaves_a_whole_file_or_none(
 
 
 def test_a_stopped_rank_stalls_alone_and_can_be_killed(exporter: ExporterProcess, runs: Path):
-    """The rank beside it gets on; SIGCONT heals it; a kill of a stopped process is a death."""
+    """A stopped rank is reported as stopped and stalled, until SIGCONT or until it is killed."""
     with Restless(runs, "pair", 0) as other, Restless(runs, "pair", 1) as trainer:
         meet(exporter, (other, trainer))
         os.kill(trainer.pid, signal.SIGSTOP)
@@ -170,7 +173,7 @@ def test_a_stopped_rank_stalls_alone_and_can_be_killed(exporter: ExporterProcess
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(not LONG, reason="waits for more than a minute; run it with `make test-long`")
 def test_a_step_that_hangs_is_a_stall_after_its_limit(exporter: ExporterProcess, runs: Path):
-    """Steps of microseconds may take a minute at most; the next progress heals it."""
+    """A run of short steps is stalled after a minute without a step, until its next progress."""
     rank = {"run": "restless", "rank": "0"}
     with Restless(runs, hold_seconds=70) as trainer:
         meet(exporter, [trainer])
@@ -190,16 +193,16 @@ def test_a_step_that_hangs_is_a_stall_after_its_limit(exporter: ExporterProcess,
 
 @dataclass(frozen=True)
 class Family:
-    """A run whose script had children.
+    """A run whose script had child processes.
 
     Attributes:
-        pid: The process that trained.
-        path: Its run file.
+        pid: The PID of the training process.
+        path: The path of its run file.
         answers: For each worker, the run files of its monitors.
-        record: What the file told when all children were gone.
-        page: What the exporter told then.
-        code: The script's exit code.
-        complaints: What it wrote on its standard error.
+        record: The content of the run file after the end of all children.
+        page: The exporter's page at the same time.
+        code: The exit code of the script.
+        complaints: The standard error output of the script.
     """
 
     pid: int
@@ -216,7 +219,7 @@ KINDS = ("fork", "spawn", "forkserver", "bare")
 
 @pytest.fixture(scope="module")
 def families(tmp_path_factory) -> tuple[dict[str, Family], Page, list[str]]:
-    """A run of each kind, all at once; the page when all were over, and the files that are left."""
+    """Return a run of each kind, the page after all have ended, and the remaining run files."""
     directory = tmp_path_factory.mktemp("families")
     runs = directory / "runs"
     families = {}
@@ -235,14 +238,14 @@ def families(tmp_path_factory) -> tuple[dict[str, Family], Page, list[str]]:
 
 
 def read_line(process: subprocess.Popen[str]) -> str:
-    """Read a line of what a process says."""
+    """Read a line of a process's standard output."""
     assert process.stdout is not None
     return process.stdout.readline()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_children_of_a_run_leave_no_trace(families, kind: str):
-    """They write to no run file, make none, and end nobody's run; the lock stays the trainer's."""
+    """Child processes of a run do not change its run file or lock, and make no run file."""
     everybody, last, files = families
     family = everybody[kind]
     rank = {"run": f"loader {kind}", "rank": "0"}
@@ -264,7 +267,7 @@ def test_children_of_a_run_leave_no_trace(families, kind: str):
 def test_a_program_that_takes_the_place_of_a_run_is_not_the_run(
     exporter: ExporterProcess, runs: Path, *, is_seen_before: bool
 ):
-    """The process lives on, but what trained is gone, and nobody says why."""
+    """A run is over for an unknown reason if its process executes another program."""
     script = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); import trainvitals;"
         "monitor = trainvitals.TrainingMonitor('replaced', run_dir=sys.argv[2], publish_seconds=0);"

@@ -1,4 +1,4 @@
-"""A monitor that is given tensors of PyTorch."""
+"""A training monitor whose values are PyTorch tensors."""
 
 import threading
 
@@ -10,7 +10,7 @@ __all__ = ["clock", "make"]
 
 
 def test_what_another_thread_logs_keeps_no_graph(make):
-    """A tensor that waits to be read is let go by the graph that computed it."""
+    """A tensor that another thread logs does not keep its autograd graph alive."""
     monitor = make()
     loss = torch.tensor(0.5, requires_grad=True) * 2
     thread = threading.Thread(target=monitor.log, kwargs={"teacher": loss})
@@ -21,7 +21,7 @@ def test_what_another_thread_logs_keeps_no_graph(make):
 
 
 def test_values_on_the_host_are_read_from_tensors(make):
-    """A tensor in host memory is read at once, its graph is left alone."""
+    """A tensor in host memory is read at once, and its autograd graph is not changed."""
     monitor = make()
     loss = torch.tensor(0.5, requires_grad=True) * 2
     monitor.update_batch(torch.tensor(4), loss=loss, gradient_norm=torch.tensor(3.0))
@@ -33,7 +33,7 @@ def test_values_on_the_host_are_read_from_tensors(make):
 
 
 def test_what_waits_to_be_read_is_bounded(make):
-    """Of 100 named tensors on a device, 64 are kept; the others are counted as dropped."""
+    """Of 100 named tensors on a device, 64 are kept, and 36 are counted as dropped."""
     monitor = make()
     monitor.log({f"m{index}": torch.empty((), device="meta") for index in range(100)})
     monitor.finish()

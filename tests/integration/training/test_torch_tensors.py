@@ -1,4 +1,4 @@
-"""Values in the real tensors of PyTorch."""
+"""Values read from real PyTorch tensors."""
 
 import torch
 
@@ -6,7 +6,7 @@ from trainvitals.training.tensors import Values
 
 
 def test_tensors_in_host_memory_are_read_at_once():
-    """Any float type, any shape of one value, with or without a gradient."""
+    """A tensor of one value in host memory is read with any float type, shape or gradient."""
     values = Values()
     assert values.read(torch.tensor(1.5, requires_grad=True)) == 1.5
     assert values.read(torch.tensor(1.5, dtype=torch.bfloat16)) == 1.5
@@ -18,7 +18,7 @@ def test_tensors_in_host_memory_are_read_at_once():
 
 
 def test_reading_a_tensor_leaves_its_graph_alone():
-    """The gradient is the same as without reading."""
+    """Reading a tensor does not change the gradient of a later backward pass."""
     weight = torch.tensor(3.0, requires_grad=True)
     loss = weight * weight
     assert Values().read(loss) == 9.0
@@ -27,7 +27,7 @@ def test_reading_a_tensor_leaves_its_graph_alone():
 
 
 def test_tensors_that_are_no_single_number_are_unknown():
-    """Several values, none at all, or a complex one."""
+    """A tensor with several values, no value or a complex value is read as None."""
     values = Values()
     assert values.read(torch.tensor([1.0, 2.0])) is None
     assert values.read(torch.empty(0)) is None
@@ -35,7 +35,7 @@ def test_tensors_that_are_no_single_number_are_unknown():
 
 
 def test_a_tensor_without_values_is_never_read():
-    """A meta tensor has no value; that is told once, and is no error."""
+    """A meta tensor is read as None, and the reason is kept in `unreadable`."""
     values = Values()
     assert values.read(torch.empty((), device="meta")) is None
     assert values.unreadable == (

@@ -1,4 +1,4 @@
-"""Traces by PyTorch's profiler."""
+"""Traces with PyTorch's profiler."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ __all__ = ["monitor"]
 
 
 def test_a_loop_asks_for_its_own_trace(monitor, tmp_path):
-    """The first step is thrown away, the next ones are there, and the reviews go on as before."""
+    """`monitor.profile(3)` traces three steps and does not change the schedule of reviews."""
     assert read_answer(monitor).stage is TraceStage.READY
     for step in range(200):
         if step == 100:
@@ -31,7 +31,7 @@ def test_a_loop_asks_for_its_own_trace(monitor, tmp_path):
 
 
 def test_a_step_that_is_too_much_is_the_trace(monitor, tmp_path, monkeypatch):
-    """Where no two steps fit, the one that was measured is kept."""
+    """If only one step fits into the limit of events, the trace has this step."""
     monkeypatch.setattr("trainvitals.training.tracing.MOST_EVENTS", 60)
     monitor.profile(5)
     for _ in range(4):
@@ -45,7 +45,7 @@ def test_a_step_that_is_too_much_is_the_trace(monitor, tmp_path, monkeypatch):
 
 
 def test_an_error_of_our_own_ends_the_trace_alone(monitor, monkeypatch):
-    """What nobody thought of is caught at the edge, the request is answered, the loop goes on."""
+    """An unexpected error of the tracer fails the trace request, and the loop continues."""
 
     def fail(*_, **__):
         raise KeyError("nobody thought of it")

@@ -1,4 +1,4 @@
-"""What the documents say about training: their programs run, and their names exist."""
+"""The programs in the training documents run, and the documented names exist."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CODE = set(re.findall(r"`([^`\n]+)`", PAGE))
 WORDS = set(re.findall(r"\w+", " ".join(CODE)))
 LAUNCH = ROOT / "exporter/trainvitals/training/launch.py"
-# What a user of the class is not meant to give.
+# Parameters for tests, which users of the class are not meant to pass.
 SEAMS = {"self", "environ", "monotonic", "clock", "publish_seconds"}
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Return the blocks of code in a language."""
+    """Return the code blocks in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
@@ -43,7 +43,7 @@ def name_run(program: str) -> str:
 
 
 PROGRAMS = {name_run(block): block for block in blocks(PAGE, "python")}
-# Epochs times batches of each, counted by hand.
+# The number of steps of each program, epochs times batches, counted by hand.
 STEPS = {
     "linear": 3 * 20,
     "linear-marked": 3 * 20,
@@ -55,7 +55,7 @@ STEPS = {
 
 
 def run_program(program: str, directory: Path) -> Path:
-    """Run a program in a directory; give its run directory."""
+    """Run a program in a directory, and return its run directory."""
     environ = {
         **os.environ,
         "CUDA_VISIBLE_DEVICES": "",
@@ -80,13 +80,13 @@ def run_program(program: str, directory: Path) -> Path:
 
 
 def test_each_program_is_known():
-    """A program that is added to the page is given its number of steps here."""
+    """Every program of docs/training.md has its number of steps in `STEPS`."""
     assert PROGRAMS.keys() == STEPS.keys()
 
 
 @pytest.fixture(scope="module")
 def run_dirs(tmp_path_factory):
-    """Return the future run directory of each program; most of their time is importing."""
+    """Start all programs, and yield the future of each program's run directory."""
     places = {run: tmp_path_factory.mktemp(run) for run in STEPS}
     with ThreadPoolExecutor(2) as pool:
         yield {run: pool.submit(run_program, PROGRAMS[run], places[run]) for run in STEPS}
@@ -94,7 +94,7 @@ def run_dirs(tmp_path_factory):
 
 @pytest.mark.parametrize("run", STEPS)
 def test_a_program_of_the_page_runs(run, run_dirs):
-    """It trains to its end, and its run file has all steps under the run's name."""
+    """A program of docs/training.md trains to its end, and its run file has all its steps."""
     (file,) = run_dirs[run].result().iterdir()
     record = decode(file.read_bytes())
     assert record.identity is not None
@@ -107,7 +107,7 @@ def test_a_program_of_the_page_runs(run, run_dirs):
 
 
 def test_the_marked_program_resumes(tmp_path):
-    """Started again after two of its three epochs it goes on at step 40, and tells all it marks."""
+    """The marked program resumes at step 40 after two of three epochs, and reports its phases."""
     torch.save(
         {"model": torch.nn.Linear(16, 1).state_dict(), "epochs": 2}, tmp_path / "checkpoint.pt"
     )
@@ -126,7 +126,7 @@ def test_the_marked_program_resumes(tmp_path):
 
 
 def test_the_loop_of_the_readme_runs(tmp_path):
-    """With a loader and a step of one's own it shows 4 steps of 8 samples."""
+    """The loop of the README, with a loader and a step added, reports 4 steps of 8 samples."""
     (loop,) = blocks(README, "python")
     own = "loader = [([0] * 8, [0] * 8)] * 4\ndef train_step(images, labels):\n    return 0.25\n"
     (file,) = run_program(own + loop, tmp_path).iterdir()
@@ -137,7 +137,7 @@ def test_the_loop_of_the_readme_runs(tmp_path):
 
 
 def test_the_patterns_of_the_page_are_right(tmp_path):
-    """The file is read, which checks its example."""
+    """The patterns file of docs/training.md is valid, including its example line."""
     (text,) = [block for block in blocks(PAGE, "yaml") if block.startswith("patterns:")]
     path = tmp_path / "patterns.yml"
     path.write_text(text, encoding="utf-8")
@@ -146,7 +146,7 @@ def test_the_patterns_of_the_page_are_right(tmp_path):
 
 
 def test_the_metrics_of_the_page_exist():
-    """Each that is named in code has a row in the list of metrics."""
+    """Each metric that docs/training.md names has a row in docs/metrics.md."""
     rows = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     known = set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE))
     text = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -157,21 +157,21 @@ def test_the_metrics_of_the_page_exist():
 
 @pytest.mark.parametrize("name", [name for name in vars(TrainingMonitor) if name[0] != "_"])
 def test_what_the_monitor_offers_is_documented(name):
-    """Each method stands on the page in code."""
+    """Each public method of `TrainingMonitor` is in the code of docs/training.md."""
     if callable(getattr(TrainingMonitor, name)):
         assert name in WORDS | set(re.findall(r"monitor\.(\w+)", PAGE))
 
 
 @pytest.mark.parametrize("owner", [TrainingMonitor, ResourceMonitorCallback])
 def test_what_may_be_given_is_documented(owner):
-    """Each parameter stands on the page in code."""
+    """Each constructor parameter is in the code of docs/training.md."""
     parameters = set(inspect.signature(owner.__init__).parameters) - SEAMS
     given = WORDS | set(re.findall(r"\b(\w+)=", PAGE))
     assert parameters - given == set()
 
 
 def test_every_variable_of_a_launcher_is_documented():
-    """Each name that is looked for in the environment stands on the page."""
+    """Each environment variable that the package reads from launchers is in docs/training.md."""
     names = set(re.findall(r"\"([A-Z]+(?:_[A-Z]+)*_?[A-Z]+)\"", LAUNCH.read_text(encoding="utf-8")))
     assert names >= {"RANK", "SLURM_PROCID", "TRAINVITALS_RUN", "MASTER_PORT"}
     local_sizes = {name for name in names if "LOCAL" in name and name.endswith("SIZE")}
@@ -181,5 +181,5 @@ def test_every_variable_of_a_launcher_is_documented():
 
 @pytest.mark.parametrize("words", [PHASE_NAMES, COARSE_PHASES, REASONS, ALERTS])
 def test_every_value_of_a_label_is_documented(words):
-    """Each phase, reason and alert stands on the page in code."""
+    """Each phase, exit reason and alert is in the code of docs/training.md."""
     assert set(words) - CODE == set()

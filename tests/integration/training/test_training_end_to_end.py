@@ -1,4 +1,4 @@
-"""A real training loop, seen through the real exporter."""
+"""The metrics of a real training loop, served by a real exporter."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RUN = {"run": "instrumented", "rank": "0"}
 
 
 def wait_for_steps(exporter: ExporterProcess, steps: int) -> Page:
-    """Scrape until so many steps are done."""
+    """Scrape until the run has done this number of steps."""
     return exporter.scrape_until(
         lambda page: (page.value("training_steps_total", **RUN) or 0) >= steps, "training"
     )
 
 
 def test_what_is_shown_is_what_the_loop_counts_itself(exporter: ExporterProcess, runs: Path):
-    """Pace, samples, loss and phases agree with the loop's own arithmetic within 2 %."""
+    """Pace, samples, loss and phases agree with the loop's own measurements within 2 %."""
     with Loop(runs) as loop:
         page = wait_for_steps(exporter, 50)
         ready = json.loads(exporter.get("/ready").text)["checks"]
@@ -71,7 +71,7 @@ def test_what_is_shown_is_what_the_loop_counts_itself(exporter: ExporterProcess,
 def test_a_killed_run_is_dead_and_its_successor_counts_the_loss(
     exporter: ExporterProcess, runs: Path
 ):
-    """Signal 9 is named where the kernel reports it; what was done after the checkpoint is lost."""
+    """A killed run has its signal, if the kernel reports it, and its successor the lost steps."""
     with Loop(runs) as loop:
         wait_for_steps(exporter, 10)
         loop.kill()
@@ -97,7 +97,7 @@ def test_a_killed_run_is_dead_and_its_successor_counts_the_loss(
     assert page.value("training_restarts_total", run="instrumented") == 1
     assert page.value("training_lost_steps_total", run="instrumented") == 4
     seconds = page.value("training_lost_seconds_total", run="instrumented")
-    assert 4 * 0.07 * 0.7 < seconds < 30  # a stall of the loop makes its steps longer
+    assert 4 * 0.07 * 0.7 < seconds < 30  # a delay of the loop makes its steps longer
     if kernel_tells_exits():
         assert page.value("training_process_exits_total", run="instrumented", reason="signal") == 1
         assert (
@@ -107,7 +107,7 @@ def test_a_killed_run_is_dead_and_its_successor_counts_the_loss(
 
 
 def test_a_stopped_run_is_stopped_and_stalled(exporter: ExporterProcess, runs: Path):
-    """SIGSTOP shows at once, and SIGCONT ends it."""
+    """A run is stopped and stalled after SIGSTOP, and no longer stalled after SIGCONT."""
     with Loop(runs) as loop:
         wait_for_steps(exporter, 1)
         os.kill(loop.process.pid, signal.SIGSTOP)
@@ -121,7 +121,7 @@ def test_a_stopped_run_is_stopped_and_stalled(exporter: ExporterProcess, runs: P
 
 
 def test_a_log_shows_up_and_is_followed(tmp_path: Path, runs: Path):
-    """Lines of a script without instrumentation are metrics soon after they were written."""
+    """Lines in the log of a script without instrumentation soon become metrics."""
     log = tmp_path / "logs/unet.log"
     log.parent.mkdir()
     log.write_text("Epoch 1: val_loss: 0.9075 | val_iou: 0.0902 | val_dice: 0.1623\n")
@@ -139,7 +139,7 @@ def test_a_log_shows_up_and_is_followed(tmp_path: Path, runs: Path):
 
 
 def test_patterns_that_cannot_be_used_are_refused_in_one_line(tmp_path: Path):
-    """The exporter does not start, and names the place and the fault."""
+    """The exporter refuses an invalid patterns file in one line with the place of the error."""
     patterns = tmp_path / "patterns.yml"
     patterns.write_text("patterns:\n  - name: broken\n    regex: '('\n")
     command = [sys.executable, "-m", "trainvitals", "serve", "--web.listen-address=127.0.0.1:0"]

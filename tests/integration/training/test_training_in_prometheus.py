@@ -1,4 +1,4 @@
-"""A training run as a real Prometheus sees it, which scrapes the real exporter."""
+"""The metrics of a training run in a real Prometheus that scrapes a real exporter."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RUN = '{run="instrumented",rank="0"}'
 TRAINED_SECONDS = 8.0
 
 
-# What stalls for seconds, be it the loop or Prometheus, has another rate in so short a window.
+# A delay of seconds in the loop or in Prometheus changes the rate in such a short window.
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")
 def test_rates_and_quantiles_are_those_of_the_loop(tmp_path: Path, prometheus: Path):
-    """Counters, the histogram and the info metrics answer what dashboards and rules ask."""
+    """Rates, quantiles and joins in Prometheus agree with the loop's own measurements."""
     with (
         ExporterProcess(tmp_path) as exporter,
         PrometheusProcess(prometheus, tmp_path / "prometheus", exporter.port) as server,

@@ -1,4 +1,4 @@
-"""Runs that nobody instrumented, written by what writes them in life, seen through the real exporter."""
+"""Runs without instrumentation, with files of real writers, served by a real exporter."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ INFO = "training_run_info"
 
 
 class Script:
-    """One of the scripts beside this file's fakes, as a process that does what it is told.
+    """A process of one of the scripts in `tests/fakes` that executes commands from its input.
 
     Args:
-        name: The script.
-        arguments: Its arguments.
-        run_dir: Where its monitor, if it has one, leaves the run file.
+        name: The name of the script.
+        arguments: The arguments of the script.
+        run_dir: The run directory for a monitor in the script.
     """
 
     def __init__(self, name: str, *arguments: object, run_dir: Path) -> None:
@@ -45,14 +45,14 @@ class Script:
         )
 
     def do(self, line: str) -> None:
-        """Send it a line and wait until that is done."""
+        """Send a line to the script and wait until it has been executed."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         self.wait_for("written")
 
     def wait_for(self, word: str) -> None:
-        """Wait until it says a word."""
+        """Wait until the script prints a word."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line == f"{word}\n":
@@ -60,12 +60,12 @@ class Script:
         raise AssertionError(f"it ended without a word: {self.process.wait()}")
 
     def end(self) -> None:
-        """Let it end by itself."""
+        """Close the script's input and wait until it ends."""
         self.process.communicate()
         assert self.process.returncode == 0
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the script."""
         self.process.kill()
         self.process.wait()
 
@@ -80,7 +80,7 @@ class Script:
 
 @pytest.fixture
 def places(tmp_path: Path) -> Path:
-    """Where event files, logs and run files are."""
+    """Return a directory with folders for event files, logs and run files."""
     for name in ("events", "logs", "runs"):
         (tmp_path / name).mkdir()
     return tmp_path
@@ -88,7 +88,7 @@ def places(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def exporter(places: Path) -> Iterator[ExporterProcess]:
-    """An exporter that was there before them."""
+    """Start an exporter before any of the files exist."""
     arguments = (
         f"--run-dir={places}/runs",
         f"--tensorboard.logdir={places}/events",
@@ -100,21 +100,21 @@ def exporter(places: Path) -> Iterator[ExporterProcess]:
 
 
 def watch(exporter: ExporterProcess, is_shown: Callable[[Page], bool]) -> Page:
-    """Scrape until the page shows what was written just now."""
+    """Scrape until a page fulfils a condition, and return the page."""
     page = exporter.scrape_until(is_shown, "training", seconds=SHOWN_WITHIN_SECONDS)
     assert page.value("trainvitals_collector_success", collector="training") == 1, exporter.log
     return page
 
 
 def shows(name: str, value: float, **labels: str) -> Callable[[Page], bool]:
-    """Return a condition: the page has a sample with this value."""
+    """Return the condition that a page has a sample with this value."""
     return lambda page: page.value(name, **labels) == pytest.approx(value, rel=1e-6)
 
 
 def test_what_torch_writes_shows_while_it_grows_is_cut_off_and_resumed(
     exporter: ExporterProcess, places: Path
 ):
-    """Each flush is a metric; a record that was cut off is waited for; a new process goes on."""
+    """Flushed TensorBoard events become metrics, also after a truncation or a new process."""
     folder, who = places / "events/unet", {"run": "unet", "rank": "0"}
     first = Script("tensorboard_training.py", folder, run_dir=places / "runs")
     second = Script("tensorboard_training.py", folder, run_dir=places / "runs")
@@ -158,7 +158,7 @@ def test_what_torch_writes_shows_while_it_grows_is_cut_off_and_resumed(
 def test_what_lightning_logs_shows_and_goes_on_after_a_resume(
     exporter: ExporterProcess, places: Path
 ):
-    """A fit of one epoch and, in another process, a second epoch in the same folder."""
+    """The values that Lightning logs become metrics of one run, also after a resume."""
     who = {"run": "net/version_0", "rank": "0"}
     with Script("logging_fit.py", places / "events", run_dir=places / "runs") as script:
         script.do("1")
@@ -182,7 +182,7 @@ def test_what_lightning_logs_shows_and_goes_on_after_a_resume(
 def test_a_log_shows_through_both_ways_of_rotating_and_progress_bars(
     exporter: ExporterProcess, places: Path
 ):
-    """Lines as scripts print them, between the bars of tqdm, become metrics of one run."""
+    """Log lines and tqdm bars become metrics of one run, across both ways of log rotation."""
     log, who = places / "logs/unet.log", {"run": "unet", "rank": "0"}
     log.write_text("Epoch 1: val_loss: 0.9075 | val_iou: 0.0902 | val_dice: 0.1623\n")
     page = watch(exporter, shows("validation_loss", 0.9075, **who))
@@ -225,7 +225,7 @@ def test_a_log_shows_through_both_ways_of_rotating_and_progress_bars(
 def test_a_run_with_a_monitor_and_event_files_is_shown_once(
     exporter: ExporterProcess, places: Path
 ):
-    """Whatever its folder is called, while it lives and afterwards."""
+    """A run with a monitor and event files is shown once, both while it lives and afterwards."""
     events, runs = places / "events", places / "runs"
     now = time.time()
     for name in ("instrumented", "alone"):
@@ -249,7 +249,7 @@ def test_a_run_with_a_monitor_and_event_files_is_shown_once(
 def test_a_page_with_runs_of_all_sources_is_whole_for_promtool_and_openmetrics(
     exporter: ExporterProcess, places: Path, promtool: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also with names that have to be escaped, and with a rank that has everything."""
+    """A page with runs of all sources and with hostile names is valid in both formats."""
     monkeypatch.setenv("TRAINVITALS_RUN_DIR", str(places / "runs"))
     hostile = 'b"e\\r\nt é'
     (places / f"logs/{hostile}!.log").write_text("Epoch 1: val_loss: nan | val_iou: inf\n")

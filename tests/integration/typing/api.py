@@ -1,6 +1,6 @@
-"""The public API as programs use it. Type checkers read this file; nothing runs it.
+"""The public API as programs use it. Type checkers read this file, and no test runs it.
 
-A line with a `type: ignore` must be refused: a checker that accepts it reports the comment.
+A type checker must refuse each line with a `type: ignore`; otherwise it reports the comment.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from trainvitals.views.plot import plot
 
 
 class Batch:
-    """What a data loader gives."""
+    """A batch of a data loader."""
 
     def __len__(self) -> int:
         return 32
 
 
 class Tensor:
-    """A value that becomes a number when asked to, as tensors do."""
+    """A value that can be converted to a float, as tensors can."""
 
     def __float__(self) -> float:
         return 0.5
 
 
 def train(loader: list[Batch], loss: Tensor) -> None:
-    """Instrument a loop with everything that a loop may say."""
+    """Instrument a loop with all parameters and methods of a monitor."""
     with TrainingMonitor(
         "resnet",
         total_epochs=3,
@@ -101,7 +101,7 @@ def train(loader: list[Batch], loss: Tensor) -> None:
 
 
 def read_monitor(monitor: TrainingMonitor) -> None:
-    """Read what a monitor tells."""
+    """Read the properties of a monitor."""
     throughput = monitor.get_throughput()
     assert_type(throughput, dict[str, float] | None)
     if throughput is not None:
@@ -120,7 +120,7 @@ def read_monitor(monitor: TrainingMonitor) -> None:
 
 
 def misuse_monitor(monitor: TrainingMonitor) -> None:
-    """Use a monitor as it must not be used."""
+    """Use a monitor in ways that type checkers must refuse."""
     TrainingMonitor("resnet", 3)  # type: ignore[call-arg]
     TrainingMonitor(watch_mode="lowest")  # type: ignore[arg-type]
     monitor.update_batch()  # type: ignore[call-arg]
@@ -131,7 +131,7 @@ def misuse_monitor(monitor: TrainingMonitor) -> None:
 
 
 def add_callbacks(monitor: TrainingMonitor) -> None:
-    """Watch what a framework trains."""
+    """Create the callbacks of frameworks."""
     HuggingFaceCallback()
     HuggingFaceCallback("resnet")
     HuggingFaceCallback(monitor=monitor)
@@ -141,7 +141,7 @@ def add_callbacks(monitor: TrainingMonitor) -> None:
 
 
 def monitor_resources(monitor: TrainingMonitor) -> None:
-    """Watch the resources of a fit in Lightning."""
+    """Create and call the resource monitor for Lightning."""
     ResourceMonitorCallback()
     ResourceMonitorCallback(True, 5)  # noqa: FBT003 - the order of its parameters is published
     callback = ResourceMonitorCallback(
@@ -172,7 +172,7 @@ def monitor_resources(monitor: TrainingMonitor) -> None:
 
 
 def watch_memory(logger: logging.Logger) -> None:
-    """Look at the memory that tensors take."""
+    """Read the memory that tensors use."""
     memory = MemoryMonitor()
     assert_type(memory.update(), float)
     assert_type(memory.max_allocated, float)
@@ -208,7 +208,7 @@ def log_lines() -> None:
 
 
 def draw_timeline() -> None:
-    """Draw what a run used."""
+    """Draw the resources that a run used."""
     plot([Path("epoch_0.csv")], Path("resource_timeline.png"))
 
 
@@ -216,7 +216,7 @@ assert_type(trainvitals.__version__, str)
 
 
 def call_services() -> None:
-    """Repeat calls, and pause a service that keeps failing."""
+    """Retry calls, and pause calls of a service that keeps failing."""
 
     @retry_with_backoff(max_retries=5)
     def download(name: str) -> int:

@@ -1,4 +1,4 @@
-"""What type checkers tell those who use the package."""
+"""Type checkers on a program that uses the public API."""
 
 import os
 import subprocess
@@ -11,21 +11,21 @@ ROOT = Path(__file__).parents[3]
 API = "tests/integration/typing/api.py"
 CHECKERS = {
     "mypy": ("mypy", "--config-file=tests/integration/typing/mypy.ini", API),
-    # The interpreter below the virtual environment lacks the frameworks, which take a minute to read.
+    # The base interpreter lacks the frameworks, whose analysis would take a minute.
     "pyright": ("pyright", "--pythonpath", sys._base_executable),
 }
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_the_public_api_has_types(checker, tmp_path):
-    """Right uses pass in strict mode, and wrong ones are refused."""
+    """A type checker accepts correct uses of the API in strict mode and refuses wrong ones."""
     answer = subprocess.run(
         [sys.executable, "-m", *CHECKERS[checker]],
         cwd=ROOT,
         env={
             **os.environ,
             "MYPY_CACHE_DIR": str(tmp_path),
-            "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",  # it would ask an index for its newest version
+            "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",  # pyright would look up its newest version
         },
         stdin=subprocess.DEVNULL,
         capture_output=True,

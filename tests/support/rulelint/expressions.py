@@ -1,4 +1,4 @@
-"""What must be true of every expression."""
+"""Checks of the expressions of rules."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ OF_GAUGES = ("deriv", "predict_linear", "delta", "idelta")
 _SHORTEST_RANGE_SECONDS = 20
 _SCRAPES_IN_A_RANGE = 4
 
-# Numbers that are no limits, by what they are; 0 and 1 are states.
+# Numbers that are not limits, with their meanings; 0 and 1 are always allowed, as states.
 EXPLAINED_NUMBERS: Mapping[float, str] = {
     0.5: "the median, in quantile() and quantile_over_time()",
     100: "per cent of a ratio",
 }
 
-# Rules whose numbers are names, and of what.
+# Rules whose numbers encode names, with the meaning of the numbers.
 NUMBERS_THAT_NAME: Mapping[str, str] = {
     "run:rank_state:number": "states, by grafana/build/run_verdict.py",
     "run:training_state:number": "states, by grafana/build/run_verdict.py",
@@ -46,7 +46,7 @@ NUMBERS_THAT_NAME: Mapping[str, str] = {
     "instance:accelerators_busy:bucket": "the buckets of a histogram",
 }
 
-# Rules that aggregate `by`, or whose series do not keep the labels of a target, and why.
+# Rules that aggregate `by`, or whose series lose the labels of the target, each with the reason.
 AGGREGATED_BY: Mapping[str, str] = {
     "ExporterJobDown": "is about all targets of a job; keeps the labels by which alerts are routed",
     "ThresholdsMissing": "is about Prometheus itself",
@@ -56,14 +56,14 @@ WITHOUT_TARGET: Mapping[str, str] = {
     "Watchdog": "is about nothing but itself",
 }
 
-# Thresholds that only the exporter reads.
+# Thresholds that are read only by the exporter.
 READ_BY_THE_EXPORTER = frozenset({"threshold:accelerator_held_idle:reason_seconds"})
 
 Complaints = Iterator[str]
 
 
 def check_metrics(house: House) -> Complaints:
-    """Every name that a rule selects is recorded, served by the exporter or others, or awaited."""
+    """Check that every selected metric is recorded, served or planned."""
     records = {rule.name for rule in house.book.records}
     for rule in house.book.rules:
         named = {name for expression in rule.parse_all() for name in read_names(expression)}
@@ -73,14 +73,14 @@ def check_metrics(house: House) -> Complaints:
 
 
 def check_allowed_metrics(house: House) -> Complaints:
-    """Every metric of others that is allowed is used, so that the list stays short."""
+    """Check that a rule uses every allowed metric of other programs, to keep the list short."""
     used = {name for rule in house.book.rules for name in read_names(rule.parse())}
     for name in sorted(house.elsewhere.keys() - used):
         yield f"{name} is allowed and no rule names it"
 
 
 def check_matchers(house: House) -> Complaints:
-    """Every label that a selector names is on the metric, and its value is one that there is."""
+    """Check that the labels and values in each selector exist on the metric."""
     for rule in house.book.rules:
         for node in _walk_all(rule):
             if isinstance(node, VectorSelector):
@@ -106,14 +106,14 @@ def _find_values(name: str, house: House) -> dict[str, frozenset[str]]:
 
 
 def _split(operator: MatchOp, value: str) -> list[str]:
-    """Return the alternatives of a matcher as regular expressions; no value is no alternative."""
+    """Return the alternatives of a matcher as regular expressions; an empty value has none."""
     if operator in (MatchOp.Equal, MatchOp.NotEqual):
         return [re.escape(value)] if value not in ("", "*") else []
     return [alternative for alternative in value.strip("()").split("|") if alternative]
 
 
 def check_named_labels(house: House) -> Complaints:
-    """Every label in `on`, `ignoring`, `by`, `without` and `group_left` is on what it is about."""
+    """Check that labels in `on`, `ignoring`, `by`, `without` and `group_left` exist on operands."""
     for rule in house.book.rules:
         for node in _walk_all(rule):
             for labels, sides in _find_named(node):
@@ -139,7 +139,7 @@ def _find_named(node: Node) -> Iterator[tuple[list[str], tuple[Node, ...]]]:
 
 
 def check_types(house: House) -> Complaints:
-    """`rate` and the like are asked of counters, `deriv` and the like of gauges."""
+    """Check that `rate` and similar functions get counters, and `deriv` and similar get gauges."""
     for rule in house.book.rules:
         for node in walk(rule.parse()):
             if isinstance(node, Call) and node.func.name in (*OF_COUNTERS, *OF_GAUGES):
@@ -156,7 +156,7 @@ def _find_name(node: Node) -> str:
 
 
 def check_ranges(house: House) -> Complaints:
-    """No range is shorter than 20 s or four scrapes, of which a lost one leaves enough."""
+    """Check that each range covers 20 s and four scrapes, so that one scrape may be lost."""
     shortest = max(_SHORTEST_RANGE_SECONDS, _SCRAPES_IN_A_RANGE * house.scrape_interval_seconds)
     for rule in house.book.rules:
         for node in walk(rule.parse()):
@@ -166,7 +166,7 @@ def check_ranges(house: House) -> Complaints:
 
 
 def check_matching(house: House) -> Complaints:
-    """Where vectors of different labels meet, `on` or `ignoring` says what belongs together."""
+    """Check that an operation between vectors with different labels has `on` or `ignoring`."""
     for rule in house.book.rules:
         for node in walk(rule.parse()):
             if isinstance(node, BinaryExpr) and is_between_vectors(node) and str(node.op) != "or":
@@ -177,7 +177,7 @@ def check_matching(house: House) -> Complaints:
 
 
 def check_aggregations(house: House) -> Complaints:
-    """What aggregates does it `without` labels, so that those of the target stay."""
+    """Check that aggregations use `without`, which keeps the labels of the target."""
     for rule in house.book.rules:
         for node in walk(rule.parse()):
             if isinstance(node, AggregateExpr) and rule.name not in AGGREGATED_BY:
@@ -187,14 +187,14 @@ def check_aggregations(house: House) -> Complaints:
 
 
 def check_labels_of_target(house: House) -> Complaints:
-    """Labels that a user gives a target, as `team`, are on its alerts."""
+    """Check that alerts keep the labels that a user adds to a target, such as `team`."""
     for rule in house.book.rules:
         if rule.name not in WITHOUT_TARGET and not keeps_labels_of_target(rule, house):
             yield f"{rule.name}: loses labels of the target"
 
 
 def check_numbers(house: House) -> Complaints:
-    """An expression has no limit in it: a number is 0, 1, an explained one or one that names."""
+    """Check that an expression contains no limits, only 0, 1 and explained numbers."""
     allowed = (0, 1, *EXPLAINED_NUMBERS)
     judged = (rule for rule in house.book.rules if rule.name not in NUMBERS_THAT_NAME)
     for rule in (rule for rule in judged if not is_threshold(rule.name)):
@@ -204,7 +204,7 @@ def check_numbers(house: House) -> Complaints:
 
 
 def check_thresholds(house: House) -> Complaints:
-    """A threshold is a number with its reason above it, named after an alert, and used."""
+    """Check that each threshold is a number, has a comment, is named after an alert and is used."""
     used = {name for rule in house.book.rules for name in read_names(rule.parse())}
     recorded = [rule.name for rule in house.book.thresholds]
     subjects = {write_snake(alert.name) for alert in house.book.alerts}
@@ -225,5 +225,5 @@ def check_thresholds(house: House) -> Complaints:
 
 
 def write_snake(name: str) -> str:
-    """Write an alert's name as a threshold has it: HPUHighTemperature is hpu_high_temperature."""
+    """Return the snake case of an alert's name: HPUHighTemperature is hpu_high_temperature."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,4 +1,4 @@
-"""Everything that the rules must agree with, read once."""
+"""The files of the project with which the rules must agree, read once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trainvitals.cli import build_parser
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """What rules and runbooks name already and a later part will bring.
+    """Planned parts that rules and runbooks already name.
 
     Attributes:
-        metrics: Its metrics by name.
-        dashboards: The uids of its dashboards.
-        commands: Its commands, as `trainvitals top` or `make demo`.
+        metrics: The planned metrics by name.
+        dashboards: The uids of the planned dashboards.
+        commands: The planned commands, such as `trainvitals top` or `make demo`.
     """
 
     metrics: Mapping[str, Metric] = field(default_factory=dict)
@@ -34,20 +34,20 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """The rules and what they must agree with.
+    """The rules, and the parts of the project with which they must agree.
 
     Attributes:
         book: The rules.
         served: The exporter's metrics by name.
-        elsewhere: What others serve, by name.
-        awaited: What is not there yet.
+        elsewhere: The metrics of other programs by name.
+        awaited: The parts that are planned but do not exist yet.
         jobs: The jobs that Prometheus scrapes.
-        scrape_interval_seconds: How often it does.
-        tests: The tests of the rules by file name without its ending.
-        runbooks: The text of each runbook page by file name without its ending.
+        scrape_interval_seconds: The scrape interval of Prometheus.
+        tests: The test files of the rules, by file name without the extension.
+        runbooks: The text of each runbook, by file name without the extension.
         dashboards: The uids of the dashboards.
-        commands: The flags of each command, by `trainvitals NAME`; of `make NAME`, none.
-        alertmanager: Alertmanager's configuration and templates, as text.
+        commands: The flags of each `trainvitals NAME`; the flags of a `make NAME` are empty.
+        alertmanager: The text of Alertmanager's configuration and templates.
     """
 
     book: Rulebook
@@ -63,13 +63,13 @@ class House:
     alertmanager: str = ""
 
     def find_metric(self, name: str) -> Metric | None:
-        """Find a metric of the exporter, of others or of a later part; records are no metrics."""
+        """Return a served, foreign or planned metric; recording rules are not included."""
         places = (self.served, self.elsewhere, self.awaited.metrics)
         return next((place[name] for place in places if name in place), None)
 
 
 def read_house() -> House:
-    """Read the product as it is."""
+    """Read the rules and the other files from the checkout."""
     text = (ROOT / "prometheus/prometheus.yml").read_text(encoding="utf-8")
     prometheus = yaml.safe_load(text)
     return House(
@@ -105,7 +105,7 @@ def _read_all(directory: Path, pattern: str) -> dict[str, str]:
 
 
 def read_awaited(path: Path) -> Awaited:
-    """Read the list of what is not there yet; no file: nothing is missing."""
+    """Read the list of planned parts; without the file, the list is empty."""
     if not path.exists():
         return Awaited()
     document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -123,7 +123,7 @@ def read_awaited(path: Path) -> Awaited:
 
 
 def read_commands(makefile: str) -> dict[str, frozenset[str]]:
-    """Return every command and its flags, and every target of the Makefile."""
+    """Return the commands with their flags, and the targets of the Makefile."""
     (choice,) = (
         action
         for action in build_parser()._actions

@@ -1,4 +1,4 @@
-"""Which metrics a rule may name, with their types, labels and what these can be."""
+"""The metrics that a rule may name, with their types, labels and label values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from trainvitals.sources.containers.reading import Health, Status
 from trainvitals.verdicts.causes.judge import REASONS
 from trainvitals.verdicts.idle import REASONS as IDLE_REASONS
 
-# On every series of a target; the last two stand for whatever else a user gives a target.
+# Labels of every series of a target; the last two stand for any labels that a user adds.
 TARGET_LABELS = frozenset({"job", "instance", "cluster", "team"})
 
-# Labels whose values stand in the code and all of whose values the golden scrape shows, on one
-# metric or another of the same subject.
+# Labels with a fixed set of values, all of which occur in the golden scrape on some metric of the
+# same subject.
 CLOSED_LABELS = (
     "cause",
     "clock",
@@ -44,8 +44,8 @@ class Metric:
 
     Attributes:
         type: "counter" or "gauge".
-        labels: Its own labels and those of its target.
-        values: What its labels can be, by label; a label that is missing can be anything.
+        labels: The labels of the metric and of its target.
+        values: The possible values by label; a missing label can have any value.
     """
 
     type: str
@@ -57,7 +57,7 @@ def _metric(type_: str, *labels: str) -> Metric:
     return Metric(type_, TARGET_LABELS | frozenset(labels))
 
 
-# What Prometheus, Alertmanager and node_exporter serve, as far as the rules name it.
+# Metrics of Prometheus, Alertmanager and node_exporter that the rules name.
 ELSEWHERE: Mapping[str, Metric] = {
     "up": _metric("gauge"),
     "scrape_duration_seconds": _metric("gauge"),
@@ -81,12 +81,12 @@ ELSEWHERE: Mapping[str, Metric] = {
     "node_filesystem_size_bytes": _metric("gauge", "device", "fstype", "mountpoint"),
     "node_memory_MemAvailable_bytes": _metric("gauge"),
     "node_memory_MemTotal_bytes": _metric("gauge"),
-    "node_vmstat_oom_kill": _metric("counter"),  # node_exporter says untyped; it only grows
+    "node_vmstat_oom_kill": _metric("counter"),  # untyped in node_exporter, but only increases
 }
 
 
 def read_metrics(pages: Iterable[str]) -> dict[str, Metric]:
-    """Read what the exporter serves from golden pages, by name."""
+    """Return the exporter's metrics by name, as read from golden pages."""
     types: dict[str, str] = {}
     labels: defaultdict[str, set[str]] = defaultdict(set)
     values: defaultdict[tuple[str, str], set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Which labels the result of an expression can have."""
+"""The labels that the result of an expression can have."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NO_LABELS: frozenset[str] = frozenset()
 
 
 def find_labels_of_rule(rule: Rule, house: House) -> frozenset[str]:
-    """Name the labels that a rule's series can have."""
+    """Return the labels that a rule's series can have."""
     return find_labels(rule.parse(), house) | frozenset(rule.labels)
 
 
 def find_labels(node: Node, house: House) -> frozenset[str]:
-    """Name the labels that an expression's series can have; a number has none."""
+    """Return the labels that an expression's series can have; a number has no labels."""
     match node:
         case VectorSelector():
             return _find_labels_of_name(node.name or "", house)
@@ -67,7 +67,7 @@ def _find_labels_of_call(node: Call, house: House) -> frozenset[str]:
 
 
 def _find_stated_labels(node: Node) -> frozenset[str]:
-    """Name the labels whose value an absent selector states: its result has only those."""
+    """Return the labels that the result of `absent` has: those with an equality matcher."""
     if isinstance(node, VectorSelector):
         matchers = node.matchers.matchers
         return frozenset(matcher.name for matcher in matchers if matcher.op == MatchOp.Equal)
@@ -102,7 +102,7 @@ def _find_labels_of_operation(node: BinaryExpr, house: House) -> frozenset[str]:
 
 
 def _choose(matching: LabelModifier, labels: frozenset[str]) -> frozenset[str]:
-    """Name the labels that are left where one series meets one other."""
+    """Return the labels that remain after one-to-one matching."""
     named = frozenset(matching.labels)
     return labels & named if matching.type == LabelModifierType.Include else labels - named
 
@@ -113,7 +113,7 @@ def is_between_vectors(node: BinaryExpr) -> bool:
 
 
 def is_scalar(node: Node) -> bool:
-    """Return whether an expression is a number and no vector."""
+    """Return whether an expression is a scalar and not a vector."""
     match node:
         case NumberLiteral():
             return True
@@ -125,5 +125,5 @@ def is_scalar(node: Node) -> bool:
 
 
 def keeps_labels_of_target(rule: Rule, house: House) -> bool:
-    """Return whether every label of the target is still there; thresholds never have any."""
+    """Return whether a rule keeps all labels of the target; thresholds are exempt."""
     return is_threshold(rule.name) or find_labels(rule.parse(), house) >= TARGET_LABELS

@@ -1,4 +1,4 @@
-"""What must be true of the tests, runbooks and lists around the rules."""
+"""Checks of the tests, runbooks and lists that accompany the rules."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.rulelint.house import House
 from tests.support.rulelint.wording import find_dashboard
 
 HEADINGS = ["Meaning", "See it", "What to do", "Silence it"]
-# What `trainvitals notify --test` sends.
+# The alert that `trainvitals notify --test` sends, which has no rule.
 _NO_RULE = ("TestMessage",)
 _RULE_FILES = "../../prometheus/rules/"
 
-# How far apart two questions may be, one before the end of a duration and one after it: half of it.
-# Rates blur their edges, and the mutants tell whether the duration itself is tested.
+# The largest distance between two assertions around the end of a duration: half of the duration,
+# or 180 s. Rates blur the edges, and the mutants show whether the exact duration is tested.
 _NEIGHBOURS_RATIO = 0.5
 _NEIGHBOURS_SECONDS = 180.0
 
@@ -32,14 +32,14 @@ Complaints = Iterator[str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question of a test to an alert.
+    """One assertion of a test about an alert.
 
     Attributes:
         group: The number of the group of tests.
-        seconds: When it is asked.
-        fires: Whether it is expected to fire.
-        alerts: What is expected to fire, with `exp_labels` and `exp_annotations`; empty where it
-            is only asked whether anything does.
+        seconds: The evaluation time.
+        fires: Whether the alert is expected to fire.
+        alerts: The expected alerts, with `exp_labels` and `exp_annotations`; empty if the test
+            only checks whether the alert fires.
     """
 
     group: int
@@ -49,7 +49,7 @@ class Asked:
 
 
 def list_asked(document: Mapping[str, object], alert: str) -> list[Asked]:
-    """Return what a test file asks about an alert, by group and time."""
+    """Return the assertions of a test file about an alert, by group and time."""
     asked = []
     for number, group in enumerate(document.get("tests") or ()):  # type: ignore[var-annotated, arg-type]
         for test in group.get("alert_rule_test") or ():
@@ -69,7 +69,7 @@ def _read_seconds(duration: str) -> float:
 
 
 def check_test_files(house: House) -> Complaints:
-    """Every alert has its test file, and no other file is there."""
+    """Check that every alert has a test file and every test file has an alert."""
     names = {alert.name for alert in house.book.alerts}
     for name in sorted(names - house.tests.keys()):
         yield f"{name}: no tests/rules/{name}.yml"
@@ -78,7 +78,7 @@ def check_test_files(house: House) -> Complaints:
 
 
 def check_test_heads(house: House) -> Complaints:
-    """A test file reads the real rules, says in which order, and names each group of tests."""
+    """Check that a test file loads the real rules, sets their order, and names its groups."""
     for alert in house.book.alerts:
         document = house.tests.get(alert.name, {})
         files = [str(name) for name in document.get("rule_files") or ()]  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def check_test_heads(house: House) -> Complaints:
 
 
 def check_firing_tests(house: House) -> Complaints:
-    """Each alert is seen to fire, every time with all its labels and annotations."""
+    """Check that a test expects each alert to fire, always with all labels and annotations."""
     for alert in house.book.alerts:
         fired = [one for asked in _list(house, alert) for one in asked.alerts]
         if alert.name in house.tests and not fired:
@@ -112,7 +112,7 @@ def check_firing_tests(house: House) -> Complaints:
 
 
 def check_quiet_tests(house: House) -> Complaints:
-    """Each alert that can be quiet is seen quiet: before `for` is over, and after it fired."""
+    """Check that tests expect an alert not to fire just before `for` ends and after its end."""
     for alert in house.book.alerts:
         asked = _list(house, alert)
         if not asked or not _can_be_quiet(alert):
@@ -141,7 +141,7 @@ def _can_be_quiet(alert: Rule) -> bool:
 
 
 def check_runbooks(house: House) -> Complaints:
-    """Every alert has its page with the four parts, and no page is about anything else."""
+    """Check that every alert has a runbook with the four sections, and no other runbook exists."""
     names = {alert.name for alert in house.book.alerts}
     for name in sorted(names - house.runbooks.keys()):
         yield f"{name}: no docs/runbooks/{name}.md"
@@ -157,7 +157,7 @@ def check_runbooks(house: House) -> Complaints:
 
 
 def check_commands(house: House) -> Complaints:
-    """Every command and flag that a page or a text names is there, or will be."""
+    """Check that every command and flag in a runbook or an annotation exists or is planned."""
     for name, text in _list_texts(house):
         for command, flags in find_commands(text):
             if command not in house.commands.keys() | house.awaited.commands:
@@ -168,7 +168,7 @@ def check_commands(house: House) -> Complaints:
 
 
 def find_commands(text: str) -> list[tuple[str, frozenset[str]]]:
-    """Find the commands of the product in a text that is code, with their flags."""
+    """Return the commands of the project in code, with their flags."""
     pattern = r"(?<![\w/.-])(trainvitals|make) ([a-z][a-z-]*)([^`|&;\n]*)"
     found = re.findall(pattern, text)
     return [
@@ -187,14 +187,14 @@ def _flatten(alert: Rule) -> str:
 
 
 def _keep_code(text: str) -> str:
-    """Return the code of a page without its prose."""
+    """Return the code of a Markdown page without the prose."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", rest)])
 
 
 def check_metrics_in_runbooks(house: House) -> Complaints:
-    """Every metric that a page queries is exported, recorded or listed as expected."""
+    """Check that every metric that a runbook queries is exported, recorded or planned."""
     records = {rule.name for rule in house.book.records}
     pattern = r"\b((?:accelerator|gpu|hpu|host|training|container|trainvitals|run|instance|threshold)[_:][a-z0-9_:]+)\b"
     for name, text in house.runbooks.items():
@@ -204,7 +204,7 @@ def check_metrics_in_runbooks(house: House) -> Complaints:
 
 
 def check_awaited(house: House) -> Complaints:
-    """What is awaited is not there yet, and something waits for it."""
+    """Check that each planned part does not exist yet and is named by a rule or runbook."""
     book, awaited = house.book, house.awaited
     pages = "\n".join(house.runbooks.values()) + "\n".join(map(_flatten, book.alerts))
     selected = {
@@ -229,7 +229,7 @@ def check_awaited(house: House) -> Complaints:
 
 
 def check_alertmanager(house: House) -> Complaints:
-    """Every alert that Alertmanager's configuration names exists."""
+    """Check that every alert in Alertmanager's configuration exists."""
     names = [alert.name for alert in house.book.alerts] + list(_NO_RULE)
     stated = re.findall(r"alertname\s*[=!]~?\s*\\?[\"']?([\w|()]+)", house.alertmanager)
     for pattern in sorted({one for text in stated for one in _split(text)}):
@@ -238,7 +238,7 @@ def check_alertmanager(house: House) -> Complaints:
 
 
 def _split(pattern: str) -> list[str]:
-    """Return the alternatives of a pattern; (HPU|GPU)Hot has two."""
+    """Return the alternatives of a pattern; the pattern (HPU|GPU)Hot has two."""
     found = re.fullmatch(r"(.*?)\((.*?)\)(\w*)(.*)", pattern)
     if not found:
         return [name for name in pattern.split("|") if name]

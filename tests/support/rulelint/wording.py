@@ -1,4 +1,4 @@
-"""What must be true of what an alert says."""
+"""Checks of the names, labels and texts of alerts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Complaints = Iterator[str]
 
 
 def check_groups(house: House) -> Complaints:
-    """A file has one group of its own name, and that is the component of its alerts."""
+    """Check that each file has one group of the same name, which is a component for alerts."""
     for rule in house.book.rules:
         if rule.file.stem != rule.group:
             yield f"{rule.name}: group {rule.group} in {rule.file.name}"
@@ -39,7 +39,7 @@ def check_groups(house: House) -> Complaints:
 
 
 def check_records(house: House) -> Complaints:
-    """What is recorded for all is named level:metric:operation."""
+    """Check that each recording rule, unless a threshold, is named level:metric:operation."""
     for rule in house.book.records:
         pattern = r"(accelerator|run|instance):[a-z0-9_]+:[a-z0-9_]+"
         if not is_threshold(rule.name) and not re.fullmatch(pattern, rule.name):
@@ -47,7 +47,7 @@ def check_records(house: House) -> Complaints:
 
 
 def check_names(house: House) -> Complaints:
-    """No two alerts have one name, and each is written LikeThis."""
+    """Check that the names of alerts are unique and written LikeThis."""
     names = [alert.name for alert in house.book.alerts]
     for name in names:
         if names.count(name) > 1 or not re.fullmatch(r"([A-Z]+[a-z]*)+", name):
@@ -55,7 +55,7 @@ def check_names(house: House) -> Complaints:
 
 
 def check_classes(house: House) -> Complaints:
-    """Severity and component are of those there are, and the component is the group's."""
+    """Check that each alert has a known severity, and the name of its group as component."""
     for alert in house.book.alerts:
         # A template chooses between the words outside its actions.
         words = re.sub(r"{{.*?}}", " ", alert.labels.get("severity", "")).split()
@@ -66,7 +66,7 @@ def check_classes(house: House) -> Complaints:
 
 
 def check_first_commands(house: House) -> Complaints:
-    """What pages someone offers the first command to type."""
+    """Check that the description of each critical alert offers a first command."""
     for alert in house.book.alerts:
         if "critical" in alert.labels.get("severity", "") and not _COMMAND.search(
             alert.annotations.get("description", "")
@@ -75,7 +75,7 @@ def check_first_commands(house: House) -> Complaints:
 
 
 def check_templates(house: House) -> Complaints:
-    """Every label that a text names can be there, and no label has the value in it."""
+    """Check that templates name only possible labels, and that no label contains the value."""
     for alert in house.book.alerts:
         labels = find_labels_of_rule(alert, house)
         queried = frozenset().union(*(find_labels(part, house) for part in alert.parse_all()[1:]))
@@ -91,7 +91,10 @@ def check_templates(house: House) -> Complaints:
 
 
 def check_annotations(house: House) -> Complaints:
-    """Each alert has all four texts and no others but `resolved`; the summary never varies."""
+    """Check that an alert has the four annotations, only `resolved` besides, and a fixed summary.
+
+    The description must also be a sentence.
+    """
     for alert in house.book.alerts:
         for name in ANNOTATIONS:
             if not alert.annotations.get(name, "").strip():
@@ -100,14 +103,14 @@ def check_annotations(house: House) -> Complaints:
             yield f"{alert.name}: annotation {name}"
         if "{{" in alert.annotations.get("summary", ""):
             yield f"{alert.name}: a summary that varies"
-        # A command at the end has no full stop, so that it can be copied.
+        # A command at the end has no full stop, so that a reader can copy the command.
         text = re.sub(r"\sFirst: .*$", "", alert.annotations.get("description", "").strip())
         if not text.endswith((".", "}}")):
             yield f"{alert.name}: the description is no sentence"
 
 
 def check_links(house: House) -> Complaints:
-    """Links lead to the alert's own runbook and to a dashboard there is or will be."""
+    """Check that links lead to the alert's own runbook and to an existing or planned dashboard."""
     for alert in house.book.alerts:
         if alert.annotations.get("runbook_url") != _RUNBOOKS + alert.name:
             yield f"{alert.name}: runbook_url is not {_RUNBOOKS}{alert.name}"
@@ -119,15 +122,15 @@ def check_links(house: House) -> Complaints:
 
 
 def find_dashboard(alert: Rule) -> str:
-    """Return the uid of the dashboard that an alert links to; empty: none."""
+    """Return the uid of the dashboard that an alert links to, or an empty text."""
     found = re.match(re.escape(_BOARDS) + r"([\w-]+)", alert.annotations.get("dashboard_url", ""))
     return found[1] if found else ""
 
 
 def _give_links(alert: Rule, uid: str, house: House) -> list[str]:
-    """Return the forms that a link may have with the labels that there are."""
+    """Return the permitted dashboard links for the labels of an alert."""
     labels = find_labels_of_rule(alert, house)
-    # The boards' hosts are those with an exporter, and Prometheus' own address is none of them.
+    # The dashboards list only hosts with an exporter, which Prometheus' own address is not.
     if "instance" not in labels or _SERVERS.search(alert.expr):
         return [_BOARDS + uid]
     with_instance = _BOARDS + uid + _INSTANCE

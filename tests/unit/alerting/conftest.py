@@ -1,4 +1,4 @@
-"""What the tests of alerting share: a real Alertmanager, and a web service that misbehaves."""
+"""Fixtures for the tests of alerting: a real Alertmanager, and a misbehaving web service."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SHIPPED = ROOT / "alertmanager"
 
 
 class Quiet(ThreadingHTTPServer):
-    """A server that whose clients may close the connection when they like."""
+    """A server that ignores the errors of clients which close their connection early."""
 
     daemon_threads = True
 
@@ -26,9 +26,9 @@ class Quiet(ThreadingHTTPServer):
 
 
 class Counter:
-    """Answers each POST with the next of its answers, then always with the last.
+    """A server that answers each POST with the next of its answers, and repeats the last.
 
-    An answer is a status, headers and a body; "hang" answers nothing until the test is over.
+    An answer is a status, headers and a body; "hang" sends no answer until the test is over.
     """
 
     def __init__(self, *answers):
@@ -52,7 +52,7 @@ class Counter:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_GET = do_POST  # noqa: N815 - what follows a redirect asks like this
+            do_GET = do_POST  # noqa: N815 - a client that follows a redirect sends a GET
 
             def log_message(self, *_):
                 """Print nothing."""
@@ -64,11 +64,11 @@ class Counter:
         )
 
     def url(self, path="/services/SECRETSECRET", scheme="http"):
-        """Return its address, which is a secret."""
+        """Return the URL of the server, which contains a secret."""
         return f"{scheme}://127.0.0.1:{self.port}{path}"
 
     def close(self):
-        """Stop it."""
+        """Stop the server."""
         self.is_over.set()
         self.server.shutdown()
         self.server.server_close()
@@ -77,7 +77,7 @@ class Counter:
 
 @pytest.fixture
 def serve():
-    """Return a function that starts a server with these answers, over TLS with a context."""
+    """Yield a function that starts a server with these answers, over TLS if given a context."""
     counters = []
 
     def serve(*answers, context=None):
@@ -95,7 +95,7 @@ def serve():
 
 @pytest.fixture
 def message():
-    """Return a message whose words try to do harm."""
+    """Return a message with malicious texts."""
     return Message(
         title="bert: GPU hot\r\nBcc: eve@example.org",
         text="GPU 0: 92 °C\n<!channel> & @everyone \x1b[31m \udc80",
@@ -108,29 +108,29 @@ def message():
 
 @pytest.fixture(scope="session")
 def alertmanager(alertmanager):
-    """Return the path of a real Alertmanager; TRAINVITALS_TEST_ALERTMANAGER names another one."""
+    """Return the path of a real Alertmanager, which TRAINVITALS_TEST_ALERTMANAGER can override."""
     return Path(os.environ.get("TRAINVITALS_TEST_ALERTMANAGER") or alertmanager)
 
 
 @pytest.fixture(scope="session")
 def amtool(alertmanager, amtool):
-    """Return the amtool that came with it."""
+    """Return the path of the amtool that belongs to the Alertmanager under test."""
     beside = alertmanager.parent / "amtool"
     return beside if beside.exists() else amtool
 
 
 @pytest.fixture(scope="session")
 def version(alertmanager):
-    """Return the version of that Alertmanager."""
+    """Return the version of the Alertmanager under test."""
     return read_version(alertmanager)
 
 
 @pytest.fixture(scope="session")
 def quick_routes(tmp_path_factory):
-    """Return the shipped files with all waiting shortened.
+    """Return a copy of the shipped files with shorter waiting times.
 
-    10 and 30 s to 0.8 s, 10 s between two tests and 5 minutes between two messages of a group to
-    4 s, a minute between two beats to 1 s.
+    A `group_wait` of 10 or 30 s becomes 0.8 s, and a `group_interval` of 10 s or 5 minutes becomes
+    4 s. The intervals of the dead man's switch become 0.5 and 0.75 s.
     """
     place = tmp_path_factory.mktemp("shipped") / "alertmanager"
     shutil.copytree(SHIPPED, place)

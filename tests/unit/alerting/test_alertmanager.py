@@ -1,4 +1,4 @@
-"""What Alertmanager's programs say."""
+"""Tests of the version query and the configuration check by Alertmanager's programs."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from trainvitals.sources.external_program import read_version
 
 
 def test_programs_have_the_same_version(alertmanager, amtool):
-    """Alertmanager and its amtool are of one version, which is not before 0.23."""
+    """Alertmanager and its amtool report the same version, which is at least 0.23."""
     assert read_version(alertmanager) == read_version(amtool)
     assert read_version(amtool) >= (0, 23)
 
 
 def test_a_bad_configuration_is_refused(amtool, tmp_path):
-    """The error is one line with the file and amtool's reason."""
+    """The error for an invalid configuration is one line with the file and amtool's reason."""
     path = tmp_path / "alertmanager.yml"
     path.write_text("route: {receiver: nobody}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError) as caught:
@@ -28,7 +28,7 @@ def test_a_bad_configuration_is_refused(amtool, tmp_path):
 
 
 def test_no_address_is_quoted(amtool, tmp_path):
-    """What amtool quotes of an address, which may be a secret, is left out."""
+    """The error omits the URL that amtool quotes, because a URL may be a secret."""
     path = tmp_path / "alertmanager.yml"
     path.write_text(
         "route: {receiver: a}\n"
@@ -44,6 +44,6 @@ def test_no_address_is_quoted(amtool, tmp_path):
 
 
 def test_no_amtool(tmp_path):
-    """An amtool that cannot be started is an error and no approval."""
+    """If amtool cannot be started, the check fails with an error."""
     with pytest.raises(ConfigurationError, match="cannot run /nowhere/amtool"):
         check_configuration(tmp_path, amtool=Path("/nowhere/amtool"))

@@ -1,4 +1,4 @@
-"""Files that hold secrets and may become a person's."""
+"""Tests of the rendered configuration files, which hold secrets and may be edited by hand."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ SET = {"WEBHOOK_URL": "http://127.0.0.1:9/secret"}
 
 
 def write(directory, variables=None, **arguments):
-    """Write as the stack does."""
+    """Write the configuration as the stack does."""
     return write_configuration(
         SET if variables is None else variables, directory, shipped=SHIPPED, **arguments
     )
@@ -28,7 +28,7 @@ def mode(path):
 
 
 def test_only_the_owner_reads_it(tmp_path):
-    """Files are 0600 and directories 0700, whatever the umask, from the first moment on."""
+    """Files have mode 0600 and directories 0700 from their creation on, whatever the umask."""
     directory = tmp_path / "state/config/alertmanager"
     seen = []
     old = os.umask(0)
@@ -45,7 +45,7 @@ def test_only_the_owner_reads_it(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to a group")
 def test_the_group_that_root_has_chosen_goes_on_reading(tmp_path):
-    """Alertmanager may run as another user: writing again takes nothing from its group alone."""
+    """Writing again keeps the group's access to the directory, but removes the access of others."""
     directory = tmp_path / "alertmanager"
     write(directory)
     directory.chmod(0o750)
@@ -57,7 +57,7 @@ def test_the_group_that_root_has_chosen_goes_on_reading(tmp_path):
 
 
 def test_what_is_there(tmp_path):
-    """The configuration and every template are written, and nothing is left over."""
+    """The configuration and every template are written, and no other file remains."""
     write(tmp_path)
     names = sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()
@@ -76,7 +76,7 @@ def test_what_is_there(tmp_path):
 
 
 def test_same_variables_change_nothing(tmp_path):
-    """A second time nothing is written; another variable writes one file again."""
+    """Files are rewritten only if their content changes."""
     write(tmp_path)
     before = {path: path.stat().st_ino for path in tmp_path.rglob("*.*") if path.is_file()}
     write(tmp_path)
@@ -87,7 +87,7 @@ def test_same_variables_change_nothing(tmp_path):
 
 
 def test_permissions_are_mended(tmp_path):
-    """A file of ours that others may read is written again for its owner alone."""
+    """A generated file that others can read gets mode 0600 again."""
     path = write(tmp_path).path
     path.chmod(0o644)
     write(tmp_path)
@@ -98,7 +98,7 @@ def test_permissions_are_mended(tmp_path):
     "text", ["route: {receiver: mine}\nreceivers: [{name: mine}]\n", "", "\xff\n"]
 )
 def test_a_file_of_a_person_is_kept(tmp_path, text):
-    """What a person wrote is used and not touched, and that is said."""
+    """A handwritten configuration is used unchanged, and the report says so."""
     path = tmp_path / "alertmanager.yml"
     path.write_text(text, encoding="latin-1")
     told = []
@@ -112,7 +112,7 @@ def test_a_file_of_a_person_is_kept(tmp_path, text):
 
 
 def test_a_changed_file_is_kept(tmp_path):
-    """One character that a person changed makes the file theirs; removing it makes it ours."""
+    """An edited configuration is kept, and after its removal the file is generated again."""
     path = write(tmp_path).path
     changed = path.read_text(encoding="utf-8").replace("12h", "13h")
     path.write_text(changed, encoding="utf-8")
@@ -123,7 +123,7 @@ def test_a_changed_file_is_kept(tmp_path):
 
 
 def test_a_changed_template_is_kept(tmp_path):
-    """A template that a person changed stays, and the configuration is still ours."""
+    """An edited template is kept, and the configuration is still generated."""
     write(tmp_path)
     template = tmp_path / "templates/slack.tmpl"
     changed = template.read_text(encoding="utf-8") + "{{/* mine */}}\n"
@@ -138,7 +138,7 @@ def test_a_changed_template_is_kept(tmp_path):
 
 
 def test_a_refused_configuration_takes_no_place(tmp_path):
-    """When the check fails the old file stays, and nothing is left over."""
+    """If the check fails, the old file stays and no temporary file remains."""
     path = write(tmp_path).path
     before = path.read_text(encoding="utf-8")
 
@@ -152,7 +152,7 @@ def test_a_refused_configuration_takes_no_place(tmp_path):
 
 
 def test_a_chosen_file_is_used_as_it_is(tmp_path):
-    """ALERTMANAGER_CONFIG is checked and used, and nothing is written."""
+    """The file that ALERTMANAGER_CONFIG names is checked and used, and no file is written."""
     chosen, checked = tmp_path / "mine.yml", []
     chosen.write_text("mine", encoding="utf-8")
     variables = {**SET, "ALERTMANAGER_CONFIG": str(chosen)}
@@ -163,7 +163,7 @@ def test_a_chosen_file_is_used_as_it_is(tmp_path):
 
 
 def test_a_chosen_file_must_exist(tmp_path):
-    """A path that leads nowhere is an error that names the variable and the path."""
+    """If ALERTMANAGER_CONFIG names a missing file, the error has the variable and the path."""
     with pytest.raises(
         ConfigurationError, match=r"^ALERTMANAGER_CONFIG=.*/none\.yml: there is no such file"
     ):
@@ -172,7 +172,7 @@ def test_a_chosen_file_must_exist(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes owners")
 def test_root_leaves_the_file_to_its_owner(tmp_path):
-    """When root writes a file of another user again, that user still owns it and alone reads it."""
+    """If root rewrites a file of another user, this user still owns the file with mode 0600."""
     path = write(tmp_path).path
     os.chown(path, 65534, 65534)
     write(tmp_path, {})
@@ -180,21 +180,21 @@ def test_root_leaves_the_file_to_its_owner(tmp_path):
 
 
 def test_a_directory_that_cannot_be_written(tmp_path):
-    """What the operating system refuses is one line with the path."""
+    """An error of the operating system becomes a configuration error with the path."""
     (tmp_path / "config").write_text("a file", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"cannot write .*config.*; choose another"):
         write(tmp_path / "config")
 
 
 def test_links_lead_where_the_variables_say(tmp_path):
-    """GRAFANA_URL reaches the rendered template."""
+    """The rendered template of links contains the value of GRAFANA_URL."""
     write(tmp_path, {"GRAFANA_URL": "https://grafana.example.org"})
     text = (tmp_path / "templates/links.tmpl").read_text(encoding="utf-8")
     assert "https://grafana.example.org${1}" in text
 
 
 def test_a_refused_configuration_is_named_as_it_would_be(tmp_path, amtool):
-    """The error of amtool names the file, not the one that was tried in its place."""
+    """The error of amtool names the final file, not the temporary file that was checked."""
     broken = tmp_path / "shipped"
     shutil.copytree(SHIPPED, broken)
     (broken / "templates/slack.tmpl").write_text("{{ nothing }}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Alertmanager's configuration, rendered for its versions."""
+"""Tests of Alertmanager's configuration as rendered for each version."""
 
 import pytest
 import yaml
@@ -36,25 +36,25 @@ VARIABLES = {
 
 
 def rendered(variables, version=None):
-    """Render and read back."""
+    """Return the rendered configuration as parsed YAML."""
     text = render(read_receivers(variables), base=SHIPPED / "alertmanager.yml", version=version)
     return yaml.safe_load(text)
 
 
 def kinds(config, name):
-    """Return the keys of a receiver but its name."""
+    """Return the keys of a receiver, without its name."""
     (receiver,) = [each for each in config["receivers"] if each["name"] == name]
     return sorted(set(receiver) - {"name"})
 
 
 def test_nothing_is_set():
-    """Without receivers the rendered file says what the shipped one says."""
+    """Without receivers the rendered configuration equals the shipped configuration."""
     shipped = yaml.safe_load((SHIPPED / "alertmanager.yml").read_text(encoding="utf-8"))
     assert rendered({}) == shipped
 
 
 def test_information_is_sent_on_request():
-    """To the channels of warnings, for everybody and for teams."""
+    """With NOTIFY_INFO, alerts of severity info go to the channels of warnings, also for teams."""
     config = rendered({**VARIABLES, "NOTIFY_INFO": "1"}, version=(0, 28))
     assert kinds(config, "info") == kinds(config, "chat") != []
     assert kinds(config, "info-vision") == ["webhook_configs"]
@@ -67,7 +67,7 @@ def test_information_is_sent_on_request():
 
 
 def test_shipped_file_sends_nothing():
-    """The committed receivers are empty, and everything without a route goes to none."""
+    """The shipped receivers are empty, and the default route goes to the null receiver."""
     shipped = yaml.safe_load((SHIPPED / "alertmanager.yml").read_text(encoding="utf-8"))
     assert shipped["receivers"] == [
         {"name": "null"},
@@ -90,7 +90,7 @@ def test_shipped_file_sends_nothing():
     ],
 )
 def test_a_version_gets_what_it_knows(version, expected):
-    """Each version has the receivers that it can read; chat has no PagerDuty."""
+    """Each version gets only the receivers that it supports, and chat never gets PagerDuty."""
     config = rendered(VARIABLES, version)
     assert kinds(config, "page") == [f"{name}_configs" for name in expected.split()]
     chat = expected.replace("pagerduty ", "").split()
@@ -98,12 +98,12 @@ def test_a_version_gets_what_it_knows(version, expected):
 
 
 def test_unknown_version_is_taken_for_debians():
-    """Where the version is not known, what 0.25 cannot read is left out."""
+    """For an unknown version, receivers that version 0.25 does not support are omitted."""
     assert rendered(VARIABLES) == rendered(VARIABLES, (0, 25))
 
 
 def test_what_is_left_out_is_said():
-    """A channel that the version cannot send to is named with the first that can."""
+    """An unsupported channel is reported with the first version that supports the channel."""
     receivers = read_receivers(VARIABLES)
     assert find_unsupported(receivers, (0, 25)) == (
         "Teams is left out: it needs Alertmanager 0.26 or newer, and this is 0.25",
@@ -112,7 +112,7 @@ def test_what_is_left_out_is_said():
 
 
 def test_secrets_stand_where_they_belong():
-    """Every secret arrives as it was written, also one that YAML would read otherwise."""
+    """Every secret is rendered unchanged, also a secret with special characters of YAML."""
     config = rendered(VARIABLES, (0, 28))
     (page,) = [each for each in config["receivers"] if each["name"] == "page"]
     (mail,) = page["email_configs"]
@@ -137,7 +137,7 @@ def test_secrets_stand_where_they_belong():
 
 
 def test_every_other_receiver_sends_the_end():
-    """All but the dead man's switch send a message when an alert is over."""
+    """All receivers except the dead man's switch also send resolved alerts."""
     config = rendered(VARIABLES, (0, 28))
     blocks = [
         (receiver["name"], block["send_resolved"])
@@ -151,7 +151,7 @@ def test_every_other_receiver_sends_the_end():
 
 
 def test_it_is_valid(amtool, version, tmp_path):
-    """Amtool accepts the shipped file, and a rendered one with every receiver that there is."""
+    """Amtool accepts the shipped configuration and a rendered configuration with all receivers."""
     (tmp_path / "templates").symlink_to(SHIPPED / "templates")
     path = tmp_path / "alertmanager.yml"
     text = render(read_receivers(VARIABLES), base=SHIPPED / "alertmanager.yml", version=version)
@@ -161,7 +161,7 @@ def test_it_is_valid(amtool, version, tmp_path):
 
 
 def test_destinations_in_words():
-    """The lines name each severity, each team that has channels, and the dead man's switch."""
+    """The description lists each severity, each team with channels, and the dead man's switch."""
     destinations = find_destinations(read_receivers(VARIABLES), (0, 28))
     assert destinations.describe() == (
         "critical: Slack, Discord, Teams, PagerDuty, Telegram, e-mail, webhook",
@@ -175,7 +175,7 @@ def test_destinations_in_words():
 
 
 def test_nobody_in_words():
-    """Without a receiver the first line says so and names what can be set."""
+    """Without a receiver the description says so and names the variables that can be set."""
     destinations = find_destinations(read_receivers({}), None)
     assert destinations.is_nowhere
     nobody, deadman = destinations.describe()
@@ -187,14 +187,14 @@ def test_nobody_in_words():
 
 
 def test_pagerduty_alone_in_words():
-    """PagerDuty gets critical alerts only, and the line of warnings says nobody."""
+    """PagerDuty gets only critical alerts, and the line for warnings says "no one"."""
     destinations = find_destinations(read_receivers({"PAGERDUTY_ROUTING_KEY": KEY}), None)
     assert destinations.describe()[:2] == ("critical: PagerDuty", "warning: no one")
     assert not destinations.is_nowhere
 
 
 def test_teams_alone_on_an_old_version_is_nobody():
-    """A receiver that this version cannot send to counts as none."""
+    """A receiver that the version does not support does not count as a destination."""
     receivers = read_receivers({"TEAMS_WEBHOOK_URL": "https://teams.example.org/x"})
     assert find_destinations(receivers, (0, 25)).is_nowhere
     assert not find_destinations(receivers, (0, 26)).is_nowhere
@@ -202,7 +202,7 @@ def test_teams_alone_on_an_old_version_is_nobody():
 
 @pytest.mark.parametrize("text", ["{", "route: {}\n", "route: {routes: []}\nreceivers: []\n"])
 def test_a_broken_shipped_file_is_named(tmp_path, text):
-    """A base without routes or receivers is an error with its path."""
+    """If the shipped file has no routes or receivers, the error names the file."""
     base = tmp_path / "alertmanager.yml"
     base.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"cannot use .*alertmanager\.yml: .*restore"):
@@ -210,12 +210,12 @@ def test_a_broken_shipped_file_is_named(tmp_path, text):
 
 
 def test_committed_file_has_the_usual_ports():
-    """The committed links are those that are rendered where nothing is set."""
+    """The committed template of links equals the template that is rendered without variables."""
     assert (SHIPPED / "templates/links.tmpl").read_text(encoding="utf-8") == render_links(Links())
 
 
 def test_variables_win_over_the_default():
-    """GRAFANA_URL and RUNBOOK_URL replace what the stack knows; a slash at the end is dropped."""
+    """GRAFANA_URL and RUNBOOK_URL override the stack's URLs; a trailing slash is removed."""
     default = Links("http://localhost:3001", "http://localhost:9201/runbooks")
     assert read_links({}, default) == default
     assert read_links(
@@ -225,13 +225,13 @@ def test_variables_win_over_the_default():
 
 
 def test_runbook_url_may_place_the_name():
-    """`{alert}` stands for the alert's name, and a dollar is a dollar."""
+    """In RUNBOOK_URL, `{alert}` is replaced by the alert's name, and a dollar sign is literal."""
     links = read_links({"RUNBOOK_URL": "https://w.example.org/$1/{alert}.md"})
     assert '"https://w.example.org/$$1/${1}.md"' in render_links(links)
 
 
 def test_without_grafana_no_link_leads_there():
-    """Where there is no Grafana, no message has a link to a dashboard."""
+    """Without Grafana, messages contain no link to a dashboard."""
     text = render_links(Links(grafana_url=None))
     assert "|dashboard>" not in text
     assert '{{ define "trainvitals.dashboard.url" }}{{ end }}' in text
@@ -240,6 +240,6 @@ def test_without_grafana_no_link_leads_there():
 @pytest.mark.parametrize("name", ["GRAFANA_URL", "RUNBOOK_URL"])
 @pytest.mark.parametrize("value", ["grafana", 'https://g.example.org/"', "https://g|x", "a {{b}}"])
 def test_no_url(name, value):
-    """An address that cannot be is refused by its variable's name."""
+    """An invalid URL is rejected with the name of its variable."""
     with pytest.raises(ConfigurationError, match=f"{name} is not a URL"):
         read_links({name: value})

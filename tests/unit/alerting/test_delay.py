@@ -1,4 +1,4 @@
-"""How long a critical fault takes at most from the scrape that shows it to the message."""
+"""Tests of the longest delay of critical alerts, from a fault's first scrape to the message."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.support.rulebook import ROOT, Rule, read_rulebook
 from trainvitals.stack.drills import FAULTS
 
 MOST_SECONDS = 90.0
-# Alertmanager and the channel.
+# The time that Alertmanager and the channel need to deliver a message.
 DELIVERY_SECONDS = 1.0
-# Thresholds are constants.
+# Names of recording rules, without thresholds, which are constants.
 _RECORDED = re.compile(r"\b(?!threshold:)[a-z_]+:[a-z0-9_]+:[a-z0-9_]+")
 UNITS = {"s": 1, "m": 60, "h": 3600}
-# What is no fault yet, or is about the path of the message itself.
+# Alerts that may be slower, with the reason: they predict a fault or concern the alerting itself.
 SLOWER = {
     "HostDiskSpaceLow": "a checkpoint that replaces another takes its room for minutes",
     "HostDiskWillFill": "a prediction: files that come and go must not cause a page",
@@ -33,16 +33,16 @@ def parse_seconds(duration: str) -> float:
 
 
 def read_yaml(path: str):
-    """Read a shipped file."""
+    """Read a shipped YAML file."""
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
 def find_delay(rule: Rule) -> float:
     """Return the longest time from the first scrape of a fault to the message of an alert.
 
-    The first evaluation comes up to an interval after the scrape, another interval later where the
-    alert reads what another group records, and the last one, at which `for` has passed, a whole
-    number of intervals later. A message to the same group may just have left.
+    The first evaluation follows the scrape by up to one interval, or two intervals if the alert
+    reads a recording rule of another group. The evaluation at which `for` has passed comes a whole
+    number of intervals later. In the worst case, a message for the same group has just been sent.
     """
     interval = parse_seconds(
         read_yaml("prometheus/prometheus.yml")["global"]["evaluation_interval"]
@@ -62,14 +62,14 @@ CRITICAL = {
 
 
 def list_rows() -> list[list[str]]:
-    """Return the cells of the tables on the page."""
+    """Return the cells of the tables in the section "How long it takes" of docs/alerting.md."""
     text = (ROOT / "docs/alerting.md").read_text(encoding="utf-8")
     section = text.partition("\n## How long it takes\n")[2].partition("\n## ")[0]
     return [line.strip("| ").split(" | ") for line in section.splitlines() if line[:1] == "|"]
 
 
 def test_the_page_has_what_was_measured_of_each_critical_alert():
-    """Its `for`, and seconds that keep the promise, or why it waits longer."""
+    """The page lists each critical alert's `for`, its measured delay, and why it exceeds 90 s."""
     rows = {row[0]: row[1:] for row in list_rows() if row[0] in CRITICAL}
     assert rows.keys() == CRITICAL.keys()
     drilled = {fault.alert for fault in FAULTS}
@@ -82,7 +82,7 @@ def test_the_page_has_what_was_measured_of_each_critical_alert():
 
 
 def test_the_page_has_a_sequence_of_faults_within_the_promise():
-    """Each fault behind the message about the one before."""
+    """In the documented sequence of nine faults, each message arrives within 90 s."""
     rows = [row for row in list_rows() if row[1] in CRITICAL]
     assert len(rows) == len({row[0] for row in rows}) == len({row[1] for row in rows}) == 9
     assert max(int(row[3]) for row in rows) <= MOST_SECONDS
@@ -90,7 +90,7 @@ def test_the_page_has_a_sequence_of_faults_within_the_promise():
 
 @pytest.mark.parametrize("alert", sorted(CRITICAL))
 def test_a_critical_fault_is_sent_within_90_seconds(alert):
-    """Also as the second trouble of a machine, behind a message that has just left."""
+    """A critical alert is sent within 90 s, even right after another message of the same group."""
     if alert in SLOWER:
         assert find_delay(CRITICAL[alert]) > MOST_SECONDS, "it is no exception any more"
     else:

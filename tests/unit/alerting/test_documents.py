@@ -1,4 +1,4 @@
-"""What the documents say about notifications."""
+"""Tests of the documentation of notifications."""
 
 import re
 
@@ -19,13 +19,13 @@ OTHERS = ("DEADMAN_URL", "GRAFANA_URL", "RUNBOOK_URL", "ALERTMANAGER_CONFIG")
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_every_variable_is_explained(name):
-    """Each variable stands in the page and, commented out, in .env.example."""
+    """Each variable occurs in docs/alerting.md and, commented out, in .env.example."""
     assert re.search(rf"`{name}[`=]", PAGE)
     assert re.search(rf"^#{name}=", EXAMPLE, re.MULTILINE)
 
 
 def test_waiting_times_are_those_of_the_file():
-    """What the page says about waiting and repeating stands in the shipped routes."""
+    """The waiting and repeat times on the page are those of the shipped routes."""
     route = yaml.safe_load((SHIPPED / "alertmanager.yml").read_text(encoding="utf-8"))["route"]
     deadman, page, chat, info = route["routes"]
     assert (page["group_wait"], route["group_wait"]) == ("10s", "30s")
@@ -38,7 +38,7 @@ def test_waiting_times_are_those_of_the_file():
 
 
 def walk(route, above):
-    """Yield a route and all below it, each with what it inherits."""
+    """Yield a route and all its subroutes, each with its inherited settings."""
     whole = {**above, **route}
     yield whole
     for below in route.get("routes", ()):
@@ -46,7 +46,7 @@ def walk(route, above):
 
 
 def test_no_route_repeats_sooner_than_it_flushes():
-    """Alertmanager 0.34 warns of such a route at each load; between its flushes nothing is sent."""
+    """No route has a `repeat_interval` below its `group_interval`, of which Alertmanager warns."""
     config = yaml.safe_load((SHIPPED / "alertmanager.yml").read_text(encoding="utf-8"))
     routes = list(walk(config["route"], {}))
     assert len(routes) > len(config["route"]["routes"])
@@ -56,7 +56,7 @@ def test_no_route_repeats_sooner_than_it_flushes():
 
 
 def test_every_alert_that_is_named_exists():
-    """A name in a silencing rule is that of an alert in the rules."""
+    """Every alert name in a matcher of alertmanager.yml is the name of an alert rule."""
     rules = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "prometheus/rules").glob("*.yml")
     )

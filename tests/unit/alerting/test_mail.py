@@ -1,4 +1,4 @@
-"""Mail is sent to a real server, over TLS where that is required, and refusals are understood."""
+"""Tests of sending mail to a real server, with and without TLS, and of its refusals."""
 
 import socket
 from dataclasses import replace
@@ -15,12 +15,12 @@ PASSWORD = "hush-hush-hush"
 
 
 def address_to(server, **options):
-    """Return a channel at this server."""
+    """Return an e-mail channel that sends to this server."""
     return Email(server.address, "tv@example.org", "ada@example.org, bob@example.org", **options)
 
 
 def fail(message, channel, timeout_seconds=20.0):
-    """Return the error of an attempt that fails."""
+    """Return the error of an attempt that must fail, and check that it omits the password."""
     with pytest.raises(DeliveryError) as caught:
         channel.send(message, timeout_seconds)
     assert PASSWORD not in str(caught.value)
@@ -28,7 +28,7 @@ def fail(message, channel, timeout_seconds=20.0):
 
 
 def test_a_mail_has_no_header_but_its_own(message):
-    """A title that brings a line of its own adds no recipient."""
+    """A title with a line break adds no header and no recipient."""
     mail = make_mail(message, "tv@example.org", "ada@example.org")
     assert mail["Subject"] == "[warning] bert: GPU hot Bcc: eve@example.org"
     assert mail["Bcc"] is None
@@ -39,7 +39,7 @@ def test_a_mail_has_no_header_but_its_own(message):
 
 
 def test_without_tls(message):
-    """Where TLS is not required, mail is sent without it."""
+    """If TLS is not required, mail is sent to a server without TLS."""
     with MailServer() as server:
         address_to(server, requires_tls=False).send(message, 20.0)
     (mail,) = server.mails
@@ -48,7 +48,7 @@ def test_without_tls(message):
 
 
 def test_starttls_and_a_password(message, certificate, monkeypatch):
-    """The password is shown over TLS alone, to who has the right certificate."""
+    """The password is sent only over TLS and only to a server with a trusted certificate."""
     with MailServer(certificate) as server:
         channel = address_to(server, username="tv", password=PASSWORD)
         assert "CERTIFICATE_VERIFY_FAILED" in str(fail(message, channel))
@@ -60,7 +60,7 @@ def test_starttls_and_a_password(message, certificate, monkeypatch):
 
 
 def test_tls_from_the_start(message, certificate, monkeypatch):
-    """As on port 465."""
+    """On the port for implicit TLS, the connection uses TLS from the start."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     with MailServer(certificate, tls_at_once=True) as server:
         monkeypatch.setattr(transport, "_TLS_PORT", int(server.address.rpartition(":")[2]))
@@ -69,7 +69,7 @@ def test_tls_from_the_start(message, certificate, monkeypatch):
 
 
 def test_a_server_that_knows_no_tls(message):
-    """Nothing is sent in the clear that was to be sent over TLS."""
+    """If TLS is required and the server has no TLS, neither the mail nor the password is sent."""
     with MailServer() as server:
         error = fail(message, address_to(server, username="tv", password=PASSWORD))
     assert not error.is_temporary
@@ -91,7 +91,7 @@ def test_a_server_that_knows_no_tls(message):
     ],
 )
 def test_a_refusal(message, command, answer, is_temporary):
-    """4xx may pass, 5xx does not."""
+    """A refusal with a 4xx code is temporary, and a refusal with a 5xx code is permanent."""
     with MailServer(refusals={command: answer}) as server:
         channel = address_to(server, requires_tls=False, username="tv", password=PASSWORD)
         error = fail(message, channel)
@@ -100,7 +100,7 @@ def test_a_refusal(message, command, answer, is_temporary):
 
 
 def test_a_refusal_of_one_of_two(message):
-    """The other has the mail, so it is not sent again."""
+    """If one of two recipients is refused, the mail is not sent again to the other recipient."""
     with MailServer(refusals={"RCPT TO:<BOB": "550 no such user"}) as server:
         error = fail(message, address_to(server, requires_tls=False))
     assert not error.is_temporary
@@ -109,21 +109,21 @@ def test_a_refusal_of_one_of_two(message):
 
 
 def test_a_goodbye_that_fails(message):
-    """The mail was taken before, so it is not sent again."""
+    """An error in reply to QUIT is ignored, because the server has accepted the mail."""
     with MailServer(refusals={"QUIT": "421 gone"}) as server:
         address_to(server, requires_tls=False).send(message, 20.0)
     assert len(server.mails) == 1
 
 
 def test_nobody_there(message):
-    """A server that is away may come back."""
+    """A refused connection is a temporary error."""
     error = fail(message, Email("127.0.0.1:1", "a@b.c", "d@e.f"))
     assert error.is_temporary
     assert "127.0.0.1 cannot be reached: [Errno 111] Connection refused" in str(error)
 
 
 def test_a_server_that_says_nothing(message):
-    """Silence is a failure when the time is over."""
+    """If a server sends no greeting before the timeout, the attempt fails temporarily."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         channel = Email(f"127.0.0.1:{listening.getsockname()[1]}", "a@b.c", "d@e.f")
         error = fail(message, channel, timeout_seconds=0.3)

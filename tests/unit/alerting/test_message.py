@@ -1,4 +1,4 @@
-"""Each channel gets the form it takes, and no name notifies anyone."""
+"""Tests of the payloads for each channel, whose texts must not mention any person or group."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ LONG = Message("t" * 900, "x" * 50_000, "info", "k", fields=(("n" * 300, "v" * 2
 
 
 def test_slack(message):
-    """Mark-up is escaped, so that the name of a run cannot notify a whole channel."""
+    """Slack mark-up is escaped, so that the name of a run cannot notify a whole channel."""
     payload = make_slack_payload(message, "#training")
     assert payload["channel"] == "#training"
     assert payload["text"] == (
@@ -26,7 +26,7 @@ def test_slack(message):
 
 
 def test_discord(message):
-    """No one is mentioned, and nothing is longer than Discord takes."""
+    """A Discord payload disables mentions and respects Discord's length limits."""
     payload = make_discord_payload(message)
     assert payload["allowed_mentions"] == {"parse": []}
     (embed,) = make_discord_payload(LONG)["embeds"]
@@ -38,7 +38,7 @@ def test_discord(message):
 
 
 def test_webhook(message):
-    """It is what Alertmanager sends, firing and resolved."""
+    """A webhook payload has the format of Alertmanager, for firing and for resolved messages."""
     payload = make_webhook_payload(message)
     (alert,) = payload["alerts"]
     assert (payload["version"], payload["status"], alert["status"]) == ("4", "firing", "firing")
@@ -58,7 +58,7 @@ def test_webhook(message):
 
 
 def test_all_of_them_are_json(message):
-    """Whatever stands in a message can be sent."""
+    """Every payload can be encoded as JSON, whatever the message contains."""
     for each in (message, LONG):
         for payload in (
             make_slack_payload(each, None),

@@ -1,4 +1,4 @@
-"""A caller never waits, and what can be sent is sent."""
+"""Tests of the notifier, which sends messages in the background without delaying its caller."""
 
 import os
 import subprocess
@@ -20,13 +20,13 @@ QUICK = RetryPolicy(attempts=3, first_seconds=0.02, longest_seconds=0.1, timeout
 
 
 def make(key="hot"):
-    """Make a message whose title is its key."""
+    """Return a message whose title is its key."""
     return Message(key, "", "warning", key)
 
 
 @pytest.fixture
 def start():
-    """Return a function that starts a notifier; what it reports is in its list `reports`."""
+    """Yield a function that starts a notifier, whose list `reports` collects its reports."""
     notifiers = []
 
     def start(*channels, **options):
@@ -43,7 +43,7 @@ def start():
 
 
 def run_python(code, *arguments):
-    """Run a program and give how long it took and what it wrote to standard error."""
+    """Run a Python program and return its duration and its output."""
     began = time.monotonic()
     answer = subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *arguments],
@@ -58,7 +58,7 @@ def run_python(code, *arguments):
 
 
 def test_a_message_reaches_every_destination(serve, start):
-    """Each has its own way, and one that fails keeps none from the others."""
+    """A message reaches every destination even if another destination fails."""
     server = serve()
     notifier = start(
         Slack("http://127.0.0.1:1/"), Discord(server.url("/discord")), Webhook(server.url("/hook"))
@@ -73,7 +73,7 @@ def test_a_message_reaches_every_destination(serve, start):
 
 
 def test_a_failure_that_passes_is_retried(serve, start):
-    """500, then 429, then it is accepted; nothing is reported."""
+    """A message is retried after a 500 and a 429, and a final success is not reported."""
     server = serve((500, {}, b""), (429, {"Retry-After": "0.05"}, b""), (200, {}, b""))
     notifier = start(Slack(server.url()))
     notifier.send(make())
@@ -84,7 +84,7 @@ def test_a_failure_that_passes_is_retried(serve, start):
 
 
 def test_a_channel_that_is_down_is_paused_and_gets_its_messages_later(serve, start):
-    """The breaker opens, and what came meanwhile arrives when the channel is back."""
+    """Messages that arrive while the circuit breaker is open are sent once the channel recovers."""
     down = (503, {}, b"")
     server = serve(*[down] * 6, (200, {}, b""))
     notifier = start(Slack(server.url()), failure_threshold=6, breaker_seconds=0.5)
@@ -104,7 +104,7 @@ def test_a_channel_that_is_down_is_paused_and_gets_its_messages_later(serve, sta
 
 
 def test_a_paused_channel_is_left_alone_when_the_program_ends(serve, start):
-    """Nothing is sent to it, and what is lost is said."""
+    """Closing the notifier sends no message to a paused channel and reports the loss."""
     server = serve((503, {}, b""), (503, {}, b""))
     notifier = start(Slack(server.url()), failure_threshold=1, breaker_seconds=60.0)
     notifier.send(make("first"))
@@ -118,7 +118,7 @@ def test_a_paused_channel_is_left_alone_when_the_program_ends(serve, start):
 
 
 def test_what_is_refused_for_good_is_lost_and_counted(serve, start):
-    """It is said once in the log, and in the next message that arrives."""
+    """A permanently refused message is reported and is counted in the next message."""
     server = serve((400, {}, b"no_text"), (200, {}, b""))
     notifier = start(Slack(server.url()))
     notifier.send(make("bad"))
@@ -146,7 +146,7 @@ def test_a_full_queue_makes_no_caller_wait(serve, start):
 
 
 def test_a_storm_is_a_few_messages(serve, start):
-    """The limits hold for what is really sent."""
+    """The rate limit applies to the messages that are actually sent."""
     server = serve()
     notifier = start(Slack(server.url()), limit=RateLimit(burst=3, refill_seconds=60.0))
     for number in range(50):
@@ -158,7 +158,7 @@ def test_a_storm_is_a_few_messages(serve, start):
 
 
 def test_closing_waits_as_long_as_it_should(serve, start):
-    """A channel that hangs delays no caller; what is left is sent in the background."""
+    """Closing waits no longer than its timeout for a channel that hangs."""
     server = serve("hang", (200, {}, b""))
     notifier = start(Slack(server.url()), retries=RetryPolicy(timeout_seconds=60.0))
     notifier.send(make())
@@ -173,7 +173,7 @@ def test_closing_waits_as_long_as_it_should(serve, start):
 
 
 def test_a_pause_ends_when_the_notifier_is_closed(serve, start):
-    """Retry-After of an hour keeps no program from ending."""
+    """Closing the notifier ends a wait for a Retry-After of one hour."""
     server = serve((429, {"Retry-After": "3600"}, b""))
     notifier = start(Slack(server.url()))
     notifier.send(make())
@@ -182,7 +182,7 @@ def test_a_pause_ends_when_the_notifier_is_closed(serve, start):
 
 
 def test_a_child_that_is_forked_sends_nothing(serve, start):
-    """The threads are the parent's, and so is the end."""
+    """A forked child sends no messages, because the sending threads belong to the parent."""
     server = serve()
     notifier = start(Slack(server.url()))
     child = os.fork()
@@ -211,14 +211,14 @@ notifier.send(Message("last words", "", "critical", "k"))
     "end", ["", "sys.exit(0)", "import os; child = os.fork(); child and os.wait()"]
 )
 def test_the_last_words_are_sent_at_the_end_of_the_program(serve, end):
-    """A program that ends right after a message sends it, once."""
+    """A program that ends right after a message sends the message exactly once."""
     server = serve()
     run_python(EXIT.format(channel="Slack(sys.argv[1])", end=end), server.url())
     assert len(server.requests) == 1
 
 
 def test_a_destination_that_hangs_does_not_keep_a_program_from_ending(serve):
-    """It ends after the time that it was given."""
+    """A program ends after its flush timeout even if a destination hangs."""
     server = serve("hang")
     seconds, _ = run_python(EXIT.format(channel="Slack(sys.argv[1])", end=""), server.url())
     assert seconds < 30.0
@@ -226,7 +226,7 @@ def test_a_destination_that_hangs_does_not_keep_a_program_from_ending(serve):
 
 
 def test_a_name_server_that_hangs_does_not_either():
-    """A look-up of an address cannot be interrupted, so the end does not wait for it."""
+    """A program ends even if a DNS lookup hangs, which cannot be interrupted."""
     end = """
 import socket
 """
@@ -241,7 +241,7 @@ socket.getaddrinfo = lambda *a, **k: threading.Event().wait(300)
 
 
 def test_the_log_of_a_program_shows_no_secret(serve):
-    """What a destination that fails leaves in the log."""
+    """The log of a failed delivery and the representation of a channel contain no secret URL."""
     server = serve((404, {}, b"no_service SECRETSECRET"))
     code = "import logging; logging.basicConfig(level=0)\n" + EXIT.format(
         channel="Slack(sys.argv[1])", end=""
@@ -253,7 +253,7 @@ def test_the_log_of_a_program_shows_no_secret(serve):
 
 
 def test_delivery_waits_for_the_answers(serve):
-    """A command learns the outcome of its message in each channel."""
+    """The function `deliver` waits for all channels and returns the outcome of each."""
     good, bad = serve((500, {}, b""), (200, {}, b"")), serve((404, {}, b""))
     slack, discord, mail = deliver(
         make(),
@@ -267,7 +267,7 @@ def test_delivery_waits_for_the_answers(serve):
 
 
 def test_delivery_gives_up_on_a_channel_that_hangs(serve):
-    """After the time that it was given the outcome says so, and what the attempt before met."""
+    """If a channel hangs, the outcome names the timeout and the error of the previous attempt."""
     hangs, fails_first = serve("hang"), serve((503, {}, b""), "hang")
     policy = RetryPolicy(attempts=2, first_seconds=0.0, timeout_seconds=30.0)
     (outcome,) = deliver(make(), [Webhook(hangs.url())], retries=policy, timeout_seconds=0.2)
@@ -277,7 +277,7 @@ def test_delivery_gives_up_on_a_channel_that_hangs(serve):
 
 
 def test_threads_are_daemons(serve, start):
-    """Neither they nor the interpreter wait for each other."""
+    """The notifier's threads are daemons, so the interpreter does not wait for them."""
     start(Slack(serve().url()))
     mine = [each for each in threading.enumerate() if each.name == "trainvitals-notifier"]
     assert mine

@@ -1,4 +1,4 @@
-"""Repetitions and bursts become few messages, and nothing is dropped silently."""
+"""Tests of the rate limiter, which merges repetitions and bursts and counts lost messages."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ LIMIT = RateLimit(repeat_seconds=100.0, burst=3, refill_seconds=10.0)
 
 
 class Clock:
-    """A clock that the test moves."""
+    """A clock that the test controls."""
 
     def __init__(self):
         self.now = 1000.0
@@ -23,28 +23,28 @@ class Clock:
 
 @pytest.fixture
 def clock():
-    """Return a clock that the test moves."""
+    """Return a clock that the test controls."""
     return Clock()
 
 
 @pytest.fixture
 def limiter(clock):
-    """Return a rate limiter on that clock."""
+    """Return a rate limiter that uses the controlled clock."""
     return RateLimiter(LIMIT, clock=clock)
 
 
 def make(key="hot", text="", severity="warning", *, is_over=False):
-    """Make a message whose title is its key."""
+    """Return a message whose title is its key."""
     return Message(key, text, severity, key, is_over=is_over)
 
 
 def take_all(limiter):
-    """Take what is due now."""
+    """Take all messages that are due now."""
     return list(iter(limiter.take, None))
 
 
 def test_repetitions_are_sent_once_and_counted_afterwards(limiter, clock):
-    """What repeats within the time is counted, and the last of it sent when the time is over."""
+    """Repeated messages are counted, and the last of them is sent after the repeat interval."""
     for text in ("90", "91", "92"):
         limiter.put(make(text=text))
     assert [each.text for each in take_all(limiter)] == ["90"]
@@ -59,7 +59,7 @@ def test_repetitions_are_sent_once_and_counted_afterwards(limiter, clock):
 
 
 def test_the_end_is_sent_at_once(limiter, clock):
-    """An alert that wavers is sent, its end is sent, and then only its state after the time."""
+    """The first end of an alert is sent at once, and later changes only after the interval."""
     limiter.put(make(text="90"))
     limiter.put(make(text="70", is_over=True))
     told = take_all(limiter)
@@ -74,7 +74,7 @@ def test_the_end_is_sent_at_once(limiter, clock):
 
 
 def test_a_higher_severity_is_sent_at_once(limiter):
-    """A warning does not hold back what is critical, but the critical one holds back the warning."""
+    """A warning does not delay a critical message, but a critical message delays a warning."""
     limiter.put(make())
     limiter.put(make(severity="critical"))
     limiter.put(make(severity="warning"))
@@ -82,7 +82,7 @@ def test_a_higher_severity_is_sent_at_once(limiter):
 
 
 def test_a_burst_is_gathered_into_its_last_message(limiter, clock):
-    """With the last token goes all that waits; then one message comes in each refill."""
+    """The last token sends all waiting messages as one; then each refill allows one message."""
     for number in range(12):
         limiter.put(make(f"k{number}", severity="critical" if number == 11 else "warning"))
     first, second, rest = take_all(limiter)
@@ -97,7 +97,7 @@ def test_a_burst_is_gathered_into_its_last_message(limiter, clock):
 
 
 def test_the_next_message_counts_what_was_lost(limiter):
-    """Messages that found no room are counted."""
+    """The next message states the number of messages that were lost before it."""
     limiter.count_lost(7)
     limiter.put(make(text="90"))
     assert take_all(limiter)[0].text == "90\n(7 messages before this one were lost)"
@@ -106,7 +106,7 @@ def test_the_next_message_counts_what_was_lost(limiter):
 
 
 def test_what_comes_back_is_the_next_and_says_that_it_is_late(limiter, clock):
-    """A message that could not be sent goes before those that came after it."""
+    """A message that is put back is sent again, and late messages state their delay."""
     limiter.put(make("first"))
     limiter.put(make("second"))
     limiter.put_back(limiter.take())
@@ -115,7 +115,7 @@ def test_what_comes_back_is_the_next_and_says_that_it_is_late(limiter, clock):
 
 
 def test_at_the_end_all_that_waits_is_one_message(limiter):
-    """What was held back is sent too, whatever the limits."""
+    """At the end, all waiting messages are sent as one message, whatever the limits."""
     assert limiter.take_rest() is None
     for key in ("a", "a", "b", "c", "d"):
         limiter.put(make(key))
@@ -125,7 +125,7 @@ def test_at_the_end_all_that_waits_is_one_message(limiter):
 
 
 def test_what_was_held_back_is_older_than_the_news(limiter, clock):
-    """An urgent message says how many waited, and they are not sent after it."""
+    """A message that is sent at once states the number of older waiting messages and drops them."""
     limiter.put(make())
     limiter.put(make())
     limiter.put(make(is_over=True))
@@ -146,7 +146,7 @@ def test_what_was_held_back_is_older_than_the_news(limiter, clock):
     )
 )
 def test_no_more_is_sent_than_the_limits_allow(arrivals):
-    """Whatever comes: within any 100 s at most burst and refills, and the last state is sent."""
+    """For any arrivals, the burst and refill limits hold, and the last state of a key is sent."""
     clock = Clock()
     limiter = RateLimiter(LIMIT, clock=clock)
     sent = []
@@ -168,7 +168,7 @@ def test_no_more_is_sent_than_the_limits_allow(arrivals):
 
 
 def test_a_bucket_is_never_fuller_than_its_burst():
-    """A long silence does not save up more."""
+    """A token bucket holds at most `burst` tokens, even after a long pause."""
     bucket = TokenBucket(2, 10.0, now=0.0)
     assert [bucket.take(1e6) for _ in range(3)] == [True, True, False]
     assert bucket.wait_seconds(1e6) == pytest.approx(10.0)

@@ -1,4 +1,4 @@
-"""Receivers from variables."""
+"""Tests of the receivers that are read from variables."""
 
 import pytest
 
@@ -24,7 +24,7 @@ MAIL = {
 
 
 def test_nothing_is_set():
-    """Without variables there is no channel, and an empty value is none."""
+    """Without variables, or with only empty values, no channel is configured."""
     receivers = read_receivers({"SLACK_WEBHOOK_URL": "", "DEADMAN_URL": " ", "PATH": "/bin"})
     assert (receivers.channels, receivers.teams, receivers.deadman_url) == ((), {}, None)
 
@@ -85,7 +85,7 @@ def test_nothing_is_set():
     ],
 )
 def test_a_whole_receiver(variables, channel):
-    """A receiver that has all it needs is one channel."""
+    """A receiver with all its required variables yields one channel."""
     assert read_receivers(variables).channels == (channel,)
 
 
@@ -112,7 +112,7 @@ def test_a_whole_receiver(variables, channel):
     ],
 )
 def test_half_a_receiver(variables, set_one, missing):
-    """The error names what is set and what is missing, and shows no value."""
+    """The error for an incomplete receiver names a set and a missing variable, without values."""
     with pytest.raises(ConfigurationError) as caught:
         read_receivers(variables)
     assert str(caught.value) == (
@@ -147,7 +147,7 @@ def test_half_a_receiver(variables, set_one, missing):
     ],
 )
 def test_a_value_that_cannot_be(name, value):
-    """The error begins with the variable's name and does not contain its value."""
+    """The error for an invalid value begins with the variable's name and omits the value."""
     whole = {
         **TELEGRAM,
         **MAIL,
@@ -163,7 +163,7 @@ def test_a_value_that_cannot_be(name, value):
 
 
 def test_no_secret_is_shown():
-    """The text of receivers, as a log or a traceback shows it, has no secret in it."""
+    """The `repr` of the receivers contains no secret."""
     url = f"https://example.org/{SECRET}"
     receivers = read_receivers(
         {
@@ -185,7 +185,7 @@ def test_no_secret_is_shown():
 
 
 def test_teams_have_channels_of_their_own():
-    """TEAM_<NAME>_ before a variable is the receiver of that team alone."""
+    """A variable with the prefix TEAM_<NAME>_ configures a receiver only for that team."""
     receivers = read_receivers(
         {
             "WEBHOOK_URL": "http://all.example.org",
@@ -202,7 +202,7 @@ def test_teams_have_channels_of_their_own():
 
 
 def test_a_team_shares_bot_and_mail_server():
-    """A team that gives only its chat and its address uses the bot and the server of everybody."""
+    """A team that sets only a chat ID and mail addresses uses the common bot and mail server."""
     receivers = read_receivers(
         {
             **TELEGRAM,
@@ -221,13 +221,13 @@ def test_a_team_shares_bot_and_mail_server():
 
 
 def test_a_team_without_target_inherits_nothing():
-    """The mail server of everybody makes no receiver for a team that gives no address."""
+    """The common mail server creates no receiver for a team without a mail address."""
     receivers = read_receivers({**MAIL, "TEAM_VISION_WEBHOOK_URL": "http://v.example.org"})
     assert receivers.teams == {"vision": (Webhook("http://v.example.org"),)}
 
 
 def test_a_mistyped_team_variable_is_remarked():
-    """A variable that looks like a team's receiver and is none is named; others are not."""
+    """A variable that resembles a team's receiver but is invalid causes a remark."""
     names = ("TEAM_NLP_DEADMAN_URL", "TEAM_VISION_SLACK_URL", "TEAM_vision_WEBHOOK_URL")
     receivers = read_receivers({**dict.fromkeys(names, SECRET), "TEAM_SIZE": "5"})
     assert receivers.remarks == tuple(

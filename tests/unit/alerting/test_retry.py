@@ -1,4 +1,4 @@
-"""Pauses between deliveries grow, follow Retry-After, and end."""
+"""Tests of the pauses and the number of attempts in retries of deliveries."""
 
 import pytest
 
@@ -9,26 +9,26 @@ POLICY = RetryPolicy(attempts=5, first_seconds=1.0, longest_seconds=4.0)
 
 
 class Other:
-    """Fails with these errors and then works."""
+    """A callable that raises the given errors, one for each call, and then succeeds."""
 
     def __init__(self, *errors):
         self.errors = list(errors)
         self.calls = 0
 
     def __call__(self):
-        """Answer."""
+        """Count the call, and raise the next error if one is left."""
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
 
 
 def failures(number, **details):
-    """Make failures that pass."""
+    """Return a number of temporary errors."""
     return [DeliveryError("no", is_temporary=True, **details) for _ in range(number)]
 
 
 def test_the_pauses_double_up_to_a_bound_with_a_chance_on_top():
-    """1, 2, 4 and 4 seconds, each with less than one more."""
+    """The pauses are 1, 2, 4 and 4 seconds, each with up to one random second more."""
     pauses = []
     other = Other(*failures(4))
     call_with_retries(other, POLICY, sleep=pauses.append)
@@ -38,7 +38,7 @@ def test_the_pauses_double_up_to_a_bound_with_a_chance_on_top():
 
 
 def test_chance_spreads_those_who_fail_together():
-    """No two of ten have the same first pause."""
+    """The first pauses of ten retries all differ, because they contain a random part."""
     pauses = []
     for _ in range(10):
         call_with_retries(Other(*failures(1)), POLICY, sleep=pauses.append)
@@ -46,7 +46,7 @@ def test_chance_spreads_those_who_fail_together():
 
 
 def test_retry_after_is_followed_within_a_bound():
-    """Retry-After makes a pause longer, to five minutes at most, and never shorter."""
+    """Retry-After lengthens a pause to at most five minutes, and never shortens a pause."""
     for asked, least, most in ((0.0, 1.0, 2.0), (77.0, 77.0, 77.0), (1e9, 300.0, 300.0)):
         pauses = []
         other = Other(*failures(1, retry_after_seconds=asked))
@@ -55,7 +55,7 @@ def test_retry_after_is_followed_within_a_bound():
 
 
 def test_what_will_not_pass_is_not_tried_again():
-    """The failure is raised as it is."""
+    """A permanent error is raised unchanged, without another attempt."""
     other = Other(DeliveryError("404", is_temporary=False))
     with pytest.raises(DeliveryError, match="404"):
         call_with_retries(other, POLICY, sleep=pytest.fail)
@@ -63,7 +63,7 @@ def test_what_will_not_pass_is_not_tried_again():
 
 
 def test_the_attempts_end_with_the_last_failure():
-    """After the last attempt there is no pause."""
+    """After the last attempt the error is raised without a further pause."""
     pauses = []
     other = Other(*failures(9))
     with pytest.raises(DeliveryError, match="no"):
@@ -72,7 +72,7 @@ def test_the_attempts_end_with_the_last_failure():
 
 
 def test_who_is_about_to_end_does_not_call_with_retries():
-    """The attempt in hand is the last."""
+    """If the caller must stop, a temporary error is not retried."""
     other = Other(*failures(9))
     with pytest.raises(DeliveryError):
         call_with_retries(other, POLICY, sleep=pytest.fail, must_stop=lambda: True)

@@ -1,4 +1,4 @@
-"""The messages that the documents show are what the rules and templates write."""
+"""Tests that the sample messages in the documentation equal the output of rules and templates."""
 
 import json
 import re
@@ -16,7 +16,7 @@ STARTS, ENDS = "2026-11-21T14:03:00Z", "2026-11-21T14:15:00Z"
 
 @pytest.fixture(scope="module")
 def alert():
-    """Return the alert whose texts promtool has found the rule to write."""
+    """Return the documented alert, with the labels and texts that its rule test expects."""
     tests = yaml.safe_load((ROOT / "tests/rules/GPUHighTemperature.yml").read_text("utf-8"))
     (test,) = [each for each in tests["tests"] if "docs/alerting.md" in each["name"]]
     ((told,),) = [each["exp_alerts"] for each in test["alert_rule_test"]]
@@ -25,7 +25,7 @@ def alert():
 
 
 def render(amtool, folder, alert, *, status):
-    """Render Slack's message as Alertmanager does, and leave of each link its word."""
+    """Render the Slack message with amtool, and replace each link with its text."""
     ends = ENDS if status == "resolved" else "0001-01-01T00:00:00Z"
     data = {
         "status": status,
@@ -50,6 +50,6 @@ def render(amtool, folder, alert, *, status):
 
 @pytest.mark.parametrize("status", ["firing", "resolved"])
 def test_a_sample_is_what_is_sent(amtool, tmp_path, alert, status):
-    """Title, text, time and links, of an alert that begins and of one that is over."""
+    """The documented samples of a firing and of a resolved alert equal the rendered messages."""
     assert len(SAMPLES) == 2
     assert render(amtool, tmp_path, alert, status=status) == SAMPLES[status == "resolved"]

@@ -1,4 +1,4 @@
-"""What a web service answers is understood, and no secret is in what is said of it."""
+"""Tests of HTTP delivery: the handling of responses, and errors that contain no secret."""
 
 import ssl
 
@@ -10,19 +10,19 @@ TOKEN = "hush-hush-hush"
 
 
 def fail(url, **options):
-    """Post in vain and give the error."""
+    """Return the error of a request that must fail, and check that it contains no secret."""
     with pytest.raises(DeliveryError) as caught:
         post_json(url, {"text": "x"}, token=TOKEN, **options)
     assert "SECRETSECRET" not in str(caught.value)
     assert TOKEN not in str(caught.value)
-    # A traceback shows causes too.
+    # A traceback would also show the cause and the context of the error.
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return caught.value
 
 
 def test_what_is_sent(serve):
-    """JSON with the token and a name of our own, for Discord refuses Python's."""
+    """The request has a JSON body, the token, and a user agent, as Discord refuses Python's."""
     server = serve()
     post_json(server.url(), {"text": "°"}, token=TOKEN)
     ((path, headers, body),) = server.requests
@@ -46,7 +46,7 @@ def test_what_is_sent(serve):
     ],
 )
 def test_a_refusal(serve, status, is_temporary, words):
-    """Which ones are worth another try, and what to do about the others."""
+    """A refusal is temporary or permanent by its status, and the error suggests what to do."""
     error = fail(serve((status, {}, b"no_text")).url())
     assert error.is_temporary is is_temporary
     assert words in str(error)
@@ -54,7 +54,7 @@ def test_a_refusal(serve, status, is_temporary, words):
 
 
 def test_an_answer_that_repeats_the_secret(serve):
-    """What the other side says is masked, cut, and cleaned of what moves a cursor."""
+    """The quoted response is masked, truncated and stripped of control characters."""
     echo = f"\x1b[2J no hook /services/SECRETSECRET for {TOKEN} {'x ' * 900}".encode()
     error = fail(serve((400, {}, echo)).url())
     assert "\x1b" not in str(error)
@@ -62,7 +62,7 @@ def test_an_answer_that_repeats_the_secret(serve):
 
 
 def test_a_redirect_is_not_followed(serve):
-    """It would lose the message and send the token elsewhere."""
+    """A redirect is an error, because following it would lose the body and leak the token."""
     other = serve()
     error = fail(serve((302, {"Location": other.url()}, b"")).url())
     assert not error.is_temporary
@@ -71,7 +71,7 @@ def test_a_redirect_is_not_followed(serve):
 
 
 def test_nobody_there(serve):
-    """A port that nothing listens on may be listened on later."""
+    """A refused connection is a temporary error."""
     server = serve()
     error = fail("http://127.0.0.1:1/services/SECRETSECRET")
     assert error.is_temporary
@@ -80,14 +80,14 @@ def test_nobody_there(serve):
 
 
 def test_nobody_answers(serve):
-    """Silence is a failure when the time is over."""
+    """If the server sends no response before the timeout, the error is temporary."""
     error = fail(serve("hang").url(), timeout_seconds=0.3)
     assert error.is_temporary
     assert "timed out" in str(error)
 
 
 def test_no_name():
-    """A name that no name server knows may be known later."""
+    """A host name that cannot be resolved is a temporary error."""
     error = fail("http://nobody.invalid/services/SECRETSECRET")
     assert error.is_temporary
     assert str(error).startswith("nobody.invalid cannot be reached: ")
@@ -107,12 +107,12 @@ def test_no_name():
     ],
 )
 def test_what_is_no_address(url):
-    """It is said without being shown."""
+    """The error for an invalid URL does not quote the URL."""
     fail(url)
 
 
 def test_tls_is_checked(serve, certificate, monkeypatch):
-    """A certificate of an unknown authority is refused, and accepted once the authority is known."""
+    """A certificate of an unknown authority is refused until SSL_CERT_FILE names the authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     server = serve(context=context)
@@ -138,10 +138,10 @@ def test_tls_is_checked(serve, certificate, monkeypatch):
     ],
 )
 def test_the_header_that_asks_to_wait(text, seconds):
-    """Seconds or a date; what makes no sense is not obeyed."""
+    """Retry-After is parsed as seconds or as a date, and an invalid value is ignored."""
     assert parse_retry_after(text, clock=lambda: 1000.0) == seconds
 
 
 def test_a_refusal_that_asks_to_wait(serve):
-    """The error carries it."""
+    """The error for a 429 response contains the seconds of its Retry-After header."""
     assert fail(serve((429, {"Retry-After": "12"}, b"")).url()).retry_after_seconds == 12.0

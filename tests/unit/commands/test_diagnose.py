@@ -1,4 +1,4 @@
-"""`trainvitals diagnose` on an engine: what it asks, what it says, how it exits."""
+"""Tests of `trainvitals diagnose` on an engine: its requests, its output and its exit codes."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from trainvitals.views.death.report import format_deaths, format_report
 
 @pytest.fixture
 def engine(tmp_path):
-    """Yield an engine that knows of nothing yet."""
+    """Yield an engine without containers and events."""
     with EngineStandIn(tmp_path / "engine.sock") as engine:
         put_events(engine)
         yield engine
@@ -38,16 +38,16 @@ def engine(tmp_path):
 
 @pytest.fixture
 def ago():
-    """Return times before now."""
+    """Return a function that returns the time some seconds before now."""
     now = time.time()
     return lambda seconds: round(now - seconds, 3)
 
 
 @pytest.fixture
 def diagnose(engine, tmp_path, capsys, monkeypatch):
-    """Run the command; give exit code, output and errors."""
+    """Return a function that runs the command and returns its exit code, output and errors."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)  # a path is never broken, and pytest's may be wider than a screen
+    monkeypatch.chdir(tmp_path)  # pytest's paths may exceed 80 columns, and paths are not wrapped
 
     def run(*arguments, address=None):
         code = main(
@@ -65,7 +65,7 @@ def diagnose(engine, tmp_path, capsys, monkeypatch):
 
 
 def put_killed(engine, ago, **settings):
-    """Have the engine know of a container that somebody killed 40 s ago."""
+    """Make the engine report a container that was killed with SIGKILL 40 s ago."""
     put_container(engine, write_inspection(ago(100), ago(40), **settings), ("epoch 1", "epoch 2"))
     put_events(
         engine,
@@ -77,7 +77,7 @@ def put_killed(engine, ago, **settings):
 
 
 def test_the_report_begins_with_what_died_when_and_why(engine, diagnose, ago):
-    """One headline, then why, what to do, what happened, and the log last; 80 columns suffice."""
+    """The report has the headline, the verdict and all sections in order, within 80 columns."""
     put_killed(engine, ago)
     code, out, err = diagnose("train")
     assert (code, err) == (1, "")
@@ -94,12 +94,12 @@ def test_the_report_begins_with_what_died_when_and_why(engine, diagnose, ago):
     ]
     assert [head for head in heads if head in wanted] == wanted
     assert lines[-2:] == ["  | epoch 1", "  | epoch 2"]
-    # A path in a temporary folder may be longer than a line and is not broken.
+    # A path in a temporary folder may be longer than a line and is not wrapped.
     assert max(len(line) for line in lines if "/pytest-" not in line) <= 80
 
 
 def test_only_questions_are_asked(engine, diagnose, ago):
-    """Whatever is asked for, every request is a GET."""
+    """Every request to the engine is a GET, whatever the arguments."""
     put_killed(engine, ago)
     for arguments in (["train"], ["--last"], ["--since=24h"], ["nobody"], [ID[:12], "--json"]):
         diagnose(*arguments)
@@ -109,7 +109,7 @@ def test_only_questions_are_asked(engine, diagnose, ago):
 
 @pytest.mark.parametrize("words", ["train", ID, ID[:12], "trainer"])
 def test_a_container_is_found_by_name_id_and_service(engine, diagnose, ago, words):
-    """The beginning of an ID and the Compose service will do."""
+    """A container is found by its name, its ID, a prefix of its ID, or its Compose service."""
     inspection = write_inspection(ago(100), ago(40))
     inspection["Config"]["Labels"] = {"com.docker.compose.service": "trainer"}
     put_container(engine, inspection)
@@ -125,7 +125,7 @@ def test_a_container_is_found_by_name_id_and_service(engine, diagnose, ago, word
 
 
 def test_the_document_is_stable(engine, diagnose, ago):
-    """Programs find what the module says, and the evidence can be read back."""
+    """The JSON document has a fixed list of keys and includes the evidence."""
     put_killed(engine, ago)
     code, out, _ = diagnose("train", "--json")
     document = json.loads(out)
@@ -143,7 +143,7 @@ def test_the_document_is_stable(engine, diagnose, ago):
 
 
 def test_markdown_can_be_pasted(engine, diagnose, ago):
-    """Headings, lists, tables, and the log in a fence that the log cannot leave."""
+    """The Markdown report has headings, and a code fence that the log's own fences cannot close."""
     put_container(
         engine, write_inspection(ago(100), ago(40), exit_code=1), ("```", "# not a heading")
     )
@@ -154,7 +154,7 @@ def test_markdown_can_be_pasted(engine, diagnose, ago):
 
 
 def test_what_ended_well_exits_with_0(engine, diagnose, ago):
-    """Exit code 0 and nothing else to say is fine, and nobody needs to read more."""
+    """For a container that ended with code 0, the command exits with 0 and reports no gaps."""
     put_container(engine, write_inspection(ago(100), ago(40), exit_code=0))
     code, out, _ = diagnose("train")
     assert code == 0
@@ -163,7 +163,7 @@ def test_what_ended_well_exits_with_0(engine, diagnose, ago):
 
 
 def test_what_runs_well_exits_with_0(engine, diagnose, ago):
-    """There is no death to explain."""
+    """For a healthy running container, the command exits with 0."""
     put_container(engine, write_inspection(ago(100), None, status="running", exit_code=0))
     code, out, _ = diagnose("train")
     assert code == 0
@@ -171,7 +171,7 @@ def test_what_runs_well_exits_with_0(engine, diagnose, ago):
 
 
 def test_what_runs_and_ails_exits_with_1(engine, diagnose, ago):
-    """The health check's last output is the evidence."""
+    """For an unhealthy running container, the command exits with 1 and quotes the health check."""
     probe = {"End": "2026-11-21T22:00:00Z", "ExitCode": 1, "Output": "no route\n"}
     health = {"Status": "unhealthy", "FailingStreak": 3, "Log": [probe]}
     put_container(
@@ -192,7 +192,7 @@ def write_record(tmp_path, **members):
 
 
 def test_the_journal_goes_before_a_later_look(engine, diagnose, ago, tmp_path):
-    """The engine says that it runs and is well; the record knows how it died an hour ago."""
+    """The journal's record of a death is used even if the container runs again by now."""
     sample = Sample(ago(3601), 2, memory_peak_bytes=60 << 20, memory_limit_bytes=64 << 20)
     write_record(
         tmp_path,
@@ -219,7 +219,7 @@ def test_the_journal_goes_before_a_later_look(engine, diagnose, ago, tmp_path):
 
 
 def test_a_container_that_is_gone_is_explained_from_the_journal(diagnose, ago, tmp_path):
-    """After `--rm` there is no state and no log, but the record has both."""
+    """A container that was removed is diagnosed from its record in the journal."""
     write_record(tmp_path, ended=ago(60), exit_code=1, log=("ModuleNotFoundError: No module",))
     code, out, _ = diagnose("train")
     assert code == 1
@@ -227,7 +227,7 @@ def test_a_container_that_is_gone_is_explained_from_the_journal(diagnose, ago, t
 
 
 def test_without_an_engine_the_journal_is_enough(diagnose, ago, tmp_path):
-    """The report says which step of the ladder that is."""
+    """Without an engine the journal suffices, and the report names the access level."""
     write_record(tmp_path, ended=ago(60), exit_code=3, log=("x",))
     code, out, _ = diagnose("train", address="none")
     assert code == 1
@@ -237,7 +237,7 @@ def test_without_an_engine_the_journal_is_enough(diagnose, ago, tmp_path):
 
 
 def test_the_last_to_end_badly_is_told_and_the_others_listed(engine, ago, tmp_path):
-    """A success that came later is only listed."""
+    """The report covers the last failed container, and a later success is only listed."""
     put_container(engine, write_inspection(ago(100), ago(40), exit_code=3))
     put_container(engine, write_inspection(ago(50), ago(10), exit_code=0, id_=OTHER, name="eval"))
     told = diagnose_last(look_around(engine, tmp_path), since_seconds=3600)
@@ -250,14 +250,14 @@ def test_the_last_to_end_badly_is_told_and_the_others_listed(engine, ago, tmp_pa
 
 @pytest.fixture
 def failed_run(tmp_path):
-    """Leave the run file of a run that failed just now."""
+    """Write the run file of a run that has just failed."""
     with training(tmp_path / "runs", "raise"):
         pass
 
 
 @pytest.mark.usefixtures("failed_run")
 def test_a_run_that_died_last_is_told_before_a_container(engine, diagnose, ago):
-    """Without an engine as well; the container is listed."""
+    """The latest death, of a run, is reported before a container's, with and without an engine."""
     put_container(engine, write_inspection(ago(900), ago(800), exit_code=3))
     code, out, _ = diagnose()
     assert code == 1
@@ -272,13 +272,13 @@ def test_a_run_that_died_last_is_told_before_a_container(engine, diagnose, ago):
 
 @pytest.mark.usefixtures("failed_run")
 def test_of_a_run_and_its_container_the_container_is_told(engine, diagnose, ago):
-    """They ended together, and it has a log."""
+    """If a run and a container ended together, the report covers the container."""
     put_killed(engine, ago)
     assert diagnose()[1].startswith("Container train died")
 
 
 def look_around(engine, tmp_path):
-    """Ask an engine, and a kernel log of its own."""
+    """Survey an engine, with an own kernel log, which is empty by default."""
     kmsg = tmp_path / "kmsg"
     kmsg.touch()
     return survey_machine(
@@ -287,7 +287,7 @@ def look_around(engine, tmp_path):
 
 
 def test_all_that_ended_have_a_line_each(engine, ago, tmp_path):
-    """The last first; a death outside of the time is left out."""
+    """The list has a line for each death within the period, the latest first."""
     put_killed(engine, ago)
     put_container(
         engine, write_inspection(ago(9000), ago(8000), exit_code=0, id_=OTHER, name="eval")
@@ -308,7 +308,7 @@ def test_all_that_ended_have_a_line_each(engine, ago, tmp_path):
 
 
 def test_a_container_that_only_the_kernel_remembers_is_listed(engine, ago, tmp_path):
-    """It was removed, the engine has forgotten it, and there is no journal."""
+    """A removed container that only the kernel log mentions is listed by its ID."""
     group = f"/docker/{ID}"
     (tmp_path / "kmsg").write_text(
         "6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
@@ -320,7 +320,7 @@ def test_a_container_that_only_the_kernel_remembers_is_listed(engine, ago, tmp_p
 
 
 def test_the_list_for_programs_has_each_death(engine, diagnose, ago):
-    """The command says 1 where one ended badly."""
+    """The JSON list has each death, and the command exits with 1 if one is a failure."""
     put_killed(engine, ago)
     code, out, _ = diagnose("--since=2h", "--json")
     document = json.loads(out)
@@ -330,7 +330,7 @@ def test_the_list_for_programs_has_each_death(engine, diagnose, ago):
 
 
 def test_a_name_that_nobody_knows_is_answered_with_the_nearest(engine, diagnose, ago):
-    """One line, exit code 2."""
+    """An unknown name exits with 2 and one line that suggests the most similar name."""
     put_killed(engine, ago)
     code, out, err = diagnose("trian")
     assert (code, out) == (2, "")
@@ -339,7 +339,7 @@ def test_a_name_that_nobody_knows_is_answered_with_the_nearest(engine, diagnose,
 
 
 def test_a_misspelt_file_is_answered_with_the_nearest_here(diagnose, tmp_path):
-    """And a folder with how to read it."""
+    """A misspelt file name suggests a similar file, and a folder suggests `--evidence`."""
     for name in ("train-rank0.log", "other.txt"):
         (tmp_path / name).touch()
     (tmp_path / "fold").mkdir()
@@ -358,9 +358,9 @@ KILLS = """\
 
 @pytest.fixture
 def killed_outside(tmp_path, monkeypatch):
-    """Have the kernel log of this machine know two kills outside containers, a minute ago.
+    """Make the kernel log report two OOM kills outside containers, a minute ago.
 
-    A living process has the number of one of them by now.
+    The PID of one killed process now belongs to a running process.
     """
     booted = time.clock_gettime(time.CLOCK_MONOTONIC)
     (tmp_path / "kmsg").write_text(KILLS.format(int(booted - 60), os.getpid()))
@@ -370,7 +370,7 @@ def killed_outside(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("killed_outside")
 def test_a_kill_outside_containers_is_listed(engine, diagnose, ago):
-    """With time, process and PID, in the list of all deaths, its JSON and after a report."""
+    """An OOM kill outside containers is listed in every general report, with process and PID."""
     code, out, _ = diagnose("--since", "24h")
     head, *rows = out.split("OOM kills outside containers in the last 1d")[1].splitlines()
     assert (code, head) == (1, "; details: trainvitals diagnose --pid N")
@@ -391,7 +391,7 @@ def test_a_kill_outside_containers_is_listed(engine, diagnose, ago):
 
 
 def test_an_id_that_fits_several_asks_for_more(engine, diagnose, ago):
-    """Both are named."""
+    """An ID prefix that matches two containers is an error that names both."""
     twin = ID[:20] + "0" * 44
     put_container(engine, write_inspection(ago(100), ago(40)))
     put_container(engine, write_inspection(ago(100), ago(40), id_=twin, name="twin"))
@@ -403,7 +403,7 @@ def test_an_id_that_fits_several_asks_for_more(engine, diagnose, ago):
 
 
 def test_no_engine_and_no_journal_says_what_to_do(diagnose, tmp_path):
-    """A socket that is not there: one line with the next step and the step of the ladder."""
+    """Without engine and journal, the error names the engine's failure and the access level."""
     code, out, err = diagnose(address=f"unix://{tmp_path}/nothing.sock")
     if code == 2:  # else the kernel log of this machine knows of a container that was killed
         assert out == ""
@@ -418,14 +418,14 @@ def test_no_engine_and_no_journal_says_what_to_do(diagnose, tmp_path):
 
 @pytest.mark.parametrize("words", ["lots", "5", "0h", "-1h"])
 def test_a_time_that_is_none_is_refused(diagnose, words):
-    """The message says what to write."""
+    """An invalid duration in `--since` is an error with examples."""
     code, _, err = diagnose(f"--since={words}")
     assert code == 2
     assert err == f"trainvitals: --since {words}: write a duration such as 90m, 24h or 7d\n"
 
 
 def test_what_is_saved_can_be_judged_by_somebody_else(engine, diagnose, ago, tmp_path):
-    """The folder is for its owner alone, gives the same verdict, and is not written over."""
+    """A saved folder is private, yields the same verdict, and is not overwritten."""
     put_killed(engine, ago)
     folder = tmp_path / "saved"
     _, told, _ = diagnose("train", f"--save={folder}", "--json")
@@ -445,7 +445,7 @@ def test_what_is_saved_can_be_judged_by_somebody_else(engine, diagnose, ago, tmp
 
 
 def test_the_evidence_comes_back_as_it_was(engine, diagnose, ago, tmp_path, capsys):
-    """A saved folder and the machine itself give the same evidence, word for word."""
+    """A saved folder yields exactly the same evidence as the machine itself."""
     put_killed(engine, ago)
     _, told, _ = diagnose("train", f"--save={tmp_path / 'saved'}", "--json")
     main(["diagnose", f"--evidence={tmp_path / 'saved'}", "--json"])
@@ -454,7 +454,7 @@ def test_the_evidence_comes_back_as_it_was(engine, diagnose, ago, tmp_path, caps
 
 
 def test_a_hostile_log_is_harmless(engine, diagnose, ago):
-    """Nothing that a container wrote can colour, move or retitle the terminal."""
+    """The report contains no control characters from a container's log or command."""
     put_container(
         engine,
         write_inspection(ago(100), ago(40), exit_code=1, command=("sh", "\x1b[2J\x07")),
@@ -466,7 +466,7 @@ def test_a_hostile_log_is_harmless(engine, diagnose, ago):
 
 
 def test_no_secret_is_told_in_any_form(engine, diagnose, ago, tmp_path):
-    """Secrets of 20 shapes in environment, command, error, health check, log and journal."""
+    """Secrets in the environment, command, error, health check and log are masked in any output."""
     shapes = [(text, secret) for text, secret, _ in SECRETS][:40]
     assert len(shapes) >= 20
     texts = [text for text, _ in shapes]
@@ -496,7 +496,7 @@ def test_no_secret_is_told_in_any_form(engine, diagnose, ago, tmp_path):
 
 
 def test_an_engine_that_hangs_is_a_gap(engine, diagnose, ago, tmp_path):
-    """It answers nobody: the journal still tells, within seconds."""
+    """If the engine hangs, the report names the gap and uses the journal, within seconds."""
     write_record(tmp_path, ended=ago(60), exit_code=3, log=("x",))
     began = time.monotonic()
     with engine.hanging():
@@ -507,7 +507,7 @@ def test_an_engine_that_hangs_is_a_gap(engine, diagnose, ago, tmp_path):
 
 
 def test_a_proxy_that_withholds_logs_and_info_is_a_gap(engine, diagnose, ago):
-    """What is refused is named, and the rest is told."""
+    """If a proxy refuses logs and info, the report names the gap and still has a verdict."""
     put_killed(engine, ago)
     engine.put("/info", {"message": "forbidden"}, status=403)
     for key in (ID, "train"):
@@ -519,7 +519,7 @@ def test_a_proxy_that_withholds_logs_and_info_is_a_gap(engine, diagnose, ago):
 
 
 def test_a_process_of_this_machine_is_told(diagnose):
-    """This very test runs, and a number that nobody has is answered with exit code 2."""
+    """A running process gets the verdict "running", and a PID without a process exits with 2."""
     code, out, _ = diagnose(f"--pid={os.getpid()}", "--json")
     document = json.loads(out)
     assert (code, document["reason"], document["is_running"]) == (0, "running", True)

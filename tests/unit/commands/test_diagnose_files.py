@@ -1,4 +1,4 @@
-"""`trainvitals diagnose` on files and standard input."""
+"""Tests of `trainvitals diagnose` on files and standard input."""
 
 import io
 import json
@@ -28,7 +28,7 @@ NO_MEMORY = STEPS + (
 
 @pytest.fixture
 def diagnose(tmp_path, capsys, monkeypatch):
-    """Write files and run the command; returns exit code, reason and the whole document."""
+    """Return a function that writes files, runs the command, and returns code, reason, document."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stdin="", **files):
@@ -56,13 +56,13 @@ def diagnose(tmp_path, capsys, monkeypatch):
     ids=["log", "success", "progress", "syslog", "dmesg", "pod"],
 )
 def test_a_file_is_recognised_by_its_content(diagnose, text, code, reason):
-    """Also from standard input; the exit code is that of a fault, of none, or of too little."""
+    """A file and standard input are recognised by content, and the exit code shows the result."""
     assert diagnose("case.txt", case_txt=text)[:2] == (code, reason)
     assert diagnose("-", stdin=text)[:2] == (code, reason)
 
 
 def test_a_kernel_log_may_be_alone_or_beside_a_log(diagnose):
-    """Each may come from standard input."""
+    """A kernel log can be used with or without a log, and one of them can be standard input."""
     assert diagnose("--kernel-log", "k.txt", k_txt=OLD_HOST)[:2] == (1, "oom-host")
     both = diagnose("a.log", "--kernel-log", "-", stdin=NEW_LIMIT, a_log=STEPS)
     assert both[:2] == (1, "oom-cgroup")
@@ -71,7 +71,7 @@ def test_a_kernel_log_may_be_alone_or_beside_a_log(diagnose):
 
 
 def test_a_container_without_its_engine_is_explained_by_the_kernel(diagnose):
-    """The command runs with --engine=none: by the ID, and by the kernel log alone, it is dead."""
+    """Without an engine, the kernel log suffices to diagnose a container, also without its ID."""
     kernel = NEW_LIMIT.replace("/slurm/job_7", f"/docker/{ID}")
     for asked in ((ID[:12],), ()):
         code, reason, document = diagnose(*asked, "--kernel-log", "k.txt", k_txt=kernel)
@@ -81,7 +81,7 @@ def test_a_container_without_its_engine_is_explained_by_the_kernel(diagnose):
 
 
 def test_an_exit_code_may_have_its_signal_in_another_way(diagnose, capsys):
-    """PBS adds 256 to it, Python negates it, and what is neither is refused in one line."""
+    """An exit code of 256 + N or -N means signal N, and any other invalid code is refused."""
     found = diagnose("a.log", "--exit-code", "271", a_log=STEPS)
     assert (*found[:2], found[2]["exit_code"]) == (1, "term-outside", 271)
     assert "Exit code 271 is SIGTERM (256 + 15)." in found[2]["speaks_for"]
@@ -93,7 +93,7 @@ def test_an_exit_code_may_have_its_signal_in_another_way(diagnose, capsys):
 
 
 def test_what_the_user_knows_decides_between_running_and_dead(diagnose):
-    """Nothing is called running without a sign of it."""
+    """A process is reported as running only with --running, not by default."""
     found = diagnose("a.log", a_log=STEPS)
     assert not found[2]["is_running"]
     assert diagnose("a.log", "--running")[:2] == (0, "running")
@@ -103,7 +103,7 @@ def test_what_the_user_knows_decides_between_running_and_dead(diagnose):
 
 
 def test_the_most_suspicious_lines_are_shown_instead_of_advice(diagnose):
-    """At most three, with their numbers."""
+    """For an unknown cause, the report has at most three suspicious log lines and their numbers."""
     log = "".join(f"worker {at} is unable to pull its lease\nstep {at}\n" for at in range(9))
     document = diagnose("a.log", "--ended", a_log=log + "all workers gone\n")[2]
     assert [each.split(" may")[0] for each in document["speaks_for"]] == [
@@ -113,7 +113,7 @@ def test_the_most_suspicious_lines_are_shown_instead_of_advice(diagnose):
 
 
 def test_the_files_of_a_folder_are_recognised_by_their_content(diagnose):
-    """Whatever their names; a picture, a document and a link are no evidence."""
+    """Files are recognised by content, whatever their names; binary files and links are ignored."""
     folder = Path("case")
     folder.mkdir()
     (folder / "weights.bin").write_bytes(b"CUDA out of memory\0")
@@ -133,7 +133,7 @@ def test_the_files_of_a_folder_are_recognised_by_their_content(diagnose):
 
 
 def test_a_folder_with_a_description_of_a_pod(diagnose):
-    """The name of the file does not matter."""
+    """The description of a pod in a folder is recognised whatever the name of the file."""
     Path("case").mkdir()
     Path("case/describe.out").write_text(write_pod(OOM_KILLED))
     assert diagnose("--evidence", "case")[:2] == (1, "oom-cgroup")
@@ -156,7 +156,7 @@ INSPECTION = {
 
 @pytest.mark.parametrize("document", [INSPECTION, [INSPECTION]])
 def test_an_inspection_of_the_engine_is_a_file_too(diagnose, document):
-    """Of one container as `docker inspect` writes it, alone or in a folder by any name."""
+    """The output of `docker inspect` is recognised as a file, on standard input and in a folder."""
     text = json.dumps(document, indent=4)
     code, reason, found = diagnose("fit.json", fit_json=text)
     assert (code, reason, found["name"]) == (1, "oom-cgroup", "fit")
@@ -168,14 +168,14 @@ def test_an_inspection_of_the_engine_is_a_file_too(diagnose, document):
 
 
 def test_a_list_that_is_no_inspection_is_a_log(diagnose):
-    """As an image's, or a log whose lines begin with a bracket."""
+    """The inspection of an image, or a log that begins with a bracket, is treated as a log."""
     image = json.dumps([{"Config": {}, "HostConfig": {}}])
     for text in (image, f'[1] "HostConfig" is wrong\n{NO_MEMORY}', '[{"HostConfig": 1}'):
         assert diagnose("a.json", a_json=text)[0] in {1, 2}
 
 
 def test_what_cannot_be_read_is_named(diagnose):
-    """Exit code 2 and a sentence."""
+    """A missing, empty or unreadable file exits with 2 and an error message."""
     Path("folder.d").mkdir()
     for arguments in (["./none.log"], ["./folder.d"], ["--ended"], ["empty.log"]):
         code, _, errors = diagnose(*arguments, empty_log="")
@@ -183,7 +183,7 @@ def test_what_cannot_be_read_is_named(diagnose):
 
 
 def test_the_journal_of_a_program_is_no_kernel_log():
-    """Its lines have the form of syslog too."""
+    """A syslog of an ordinary program is not recognised as a kernel log."""
     line = "Nov 23 15:00:01 h1 python[7]: step 1 loss 2.3\n"
     assert not is_kernel_log(line * 9)
     assert is_kernel_log("Nov 23 15:00:01 h1 earlyoom[7]: low memory!\n" + OLD_HOST)
@@ -191,7 +191,7 @@ def test_the_journal_of_a_program_is_no_kernel_log():
 
 @pytest.mark.parametrize("flag", ["--kernel-log", ""])
 def test_what_is_no_regular_file_is_refused(diagnose, tmp_path, flag):
-    """A pipe that nobody fills and a device that never ends would be read for ever."""
+    """Named pipes and devices are refused, because reading them might never end."""
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "link.txt").symlink_to("/dev/zero")
     for name in ("./pipe.txt", "./link.txt", "/dev/zero"):
@@ -203,7 +203,7 @@ def test_what_is_no_regular_file_is_refused(diagnose, tmp_path, flag):
 
 
 def test_what_the_shell_opens_is_read(diagnose):
-    """`trainvitals diagnose <(docker logs train)` names a pipe."""
+    """A pipe under /dev/fd is read, as in `trainvitals diagnose <(docker logs train)`."""
     reading, writing = os.pipe()
     os.write(writing, NO_MEMORY.encode())
     os.close(writing)
@@ -212,7 +212,7 @@ def test_what_the_shell_opens_is_read(diagnose):
 
 
 def test_the_report_for_an_issue_is_masked():
-    """Wherever the evidence came from: what nobody masked before is masked when it is written."""
+    """The Markdown report masks secrets in the evidence, whatever the origin of the evidence."""
     evidence = Evidence(
         "container",
         "train",

@@ -1,4 +1,4 @@
-"""The command `trainvitals postmortem`: what is told of a run after its end, and whether it is right."""
+"""Tests of `trainvitals postmortem`, which reports how a run ended and why."""
 
 import json
 import math
@@ -52,7 +52,7 @@ NO_FLOATS = ("sequence", "used", "mono_ns", "names")
 
 
 def ask(capsys, directory, *arguments):
-    """Run the command here; give its exit code and its output."""
+    """Run the command in this process; return its exit code and its output."""
     code = main(["postmortem", "--run-dir", str(directory), *arguments])
     out, err = capsys.readouterr()
     assert err == ""
@@ -60,13 +60,13 @@ def ask(capsys, directory, *arguments):
 
 
 def ask_json(capsys, directory, *arguments):
-    """Run the command here; give its exit code and its document."""
+    """Run the command in this process; return its exit code and its JSON document."""
     code, out = ask(capsys, directory, "--json", *arguments)
     return code, json.loads(out, parse_constant=pytest.fail)
 
 
 def normalise(text):
-    """Replace what differs from one real run to the next: times, durations, processes."""
+    """Replace the parts that differ between real runs: times, durations and process IDs."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+", "DATE", text)
     text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
     text = re.sub(r"\b(\d+\.\d|\d+)m?s\b", "TIME", text)
@@ -140,17 +140,17 @@ Last events
 
 
 def show(directory, name=None, **options):
-    """Return the screen for made-up run files."""
+    """Return the screen text for made-up run files."""
     history = find(directory)
     postmortem = Postmortem(history, choose_run(history, name))
     return format_screen(postmortem, width=80, zone=ZONE, **options)
 
 
-# Real processes.
+# Tests with real processes.
 
 
 def test_a_run_that_finished_is_fine(run_dir, capsys):
-    """Its exit code is 0, and it says at which step it was."""
+    """For a finished run, the command exits with 0 and names the last step."""
     with training(run_dir, "finish"):
         code, out = ask(capsys, run_dir)
     assert code == 0
@@ -161,7 +161,7 @@ def test_a_run_that_finished_is_fine(run_dir, capsys):
 
 
 def test_the_class_of_an_exception_is_told_and_its_message_is_not(run_dir, capsys):
-    """The message may hold what nobody else shall read."""
+    """The report has an exception's class but not its message, which may contain a secret."""
     with training(run_dir, "raise"):
         code, out = ask(capsys, run_dir)
         _, document = ask_json(capsys, run_dir)
@@ -174,7 +174,7 @@ def test_the_class_of_an_exception_is_told_and_its_message_is_not(run_dir, capsy
 
 
 def test_a_run_that_was_killed_while_the_exporter_watched(run_dir, capsys):
-    """What the exporter noted is told: the signal, and what the machine looked like."""
+    """The report includes the exporter's note: the signal and the state of the machine."""
     if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 15):
         pytest.skip("needs Linux 6.15, which tells how a process ended after it was collected")
     source = TrainingSource(TrainingOptions(run_dir))
@@ -201,7 +201,7 @@ def test_a_run_that_was_killed_while_the_exporter_watched(run_dir, capsys):
 
 
 def test_the_whole_screen_of_a_run_that_nobody_saw_die(run_dir, capsys):
-    """Without the exporter nothing tells what killed it, and it says so."""
+    """If no exporter observed the end of a killed run, the reason is reported as unknown."""
     with training(run_dir) as process:
         process.kill()
         process.wait()
@@ -220,7 +220,7 @@ def test_the_whole_screen_of_a_run_that_nobody_saw_die(run_dir, capsys):
 
 
 def test_a_process_that_nobody_collected_still_tells_its_signal(run_dir, capsys):
-    """A dead child of a launcher that hangs says how it ended, without any exporter."""
+    """For a zombie process, the signal is reported even without the exporter."""
     with training(run_dir) as process:
         process.send_signal(signal.SIGSEGV)
         wait_for_zombie(process)
@@ -231,7 +231,7 @@ def test_a_process_that_nobody_collected_still_tells_its_signal(run_dir, capsys)
 
 
 def test_a_run_that_goes_on_is_fine(run_dir, capsys):
-    """A living run is no problem, and its phase is the one it is in now."""
+    """For a running run, the command exits with 0 and reports the current phase."""
     with training(run_dir):
         code, out = ask(capsys, run_dir)
         _, document = ask_json(capsys, run_dir)
@@ -243,7 +243,7 @@ def test_a_run_that_goes_on_is_fine(run_dir, capsys):
 
 
 def test_a_stopped_process_is_named(run_dir, capsys):
-    """SIGSTOP is no death: the run is live, and the screen says how to let it go on."""
+    """A run stopped by SIGSTOP counts as running, and the report shows how to continue it."""
     with training(run_dir) as process:
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
@@ -256,7 +256,7 @@ def test_a_stopped_process_is_named(run_dir, capsys):
 
 
 def test_a_restart_tells_what_was_lost(run_dir, capsys):
-    """The second attempt began at step 15, so five of the first one's 20 steps were in vain."""
+    """If a second attempt resumes at step 15 of 20, the report counts five lost steps."""
     with training(run_dir, world_size=2) as first:
         first.kill()
         wait_for_zombie(first)
@@ -274,7 +274,7 @@ def test_a_restart_tells_what_was_lost(run_dir, capsys):
 
 
 def test_a_dead_rank_among_living_ones_is_the_problem(run_dir, capsys):
-    """The run has ended badly for the one, whatever the others still do."""
+    """If one rank was killed, the run has failed even if another rank is still running."""
     with training(run_dir, rank=0, world_size=2), training(run_dir, rank=1, world_size=2) as dead:
         dead.kill()
         wait_for_zombie(dead)
@@ -294,7 +294,7 @@ def test_a_dead_rank_among_living_ones_is_the_problem(run_dir, capsys):
 
 
 def test_a_terminal_of_ascii_alone_gets_question_marks(run_dir):
-    """A run's name in other letters does not end the command with a traceback."""
+    """If the output encoding is ASCII, other letters of a run's name become question marks."""
     with training(run_dir, "finish", "größe"):
         answer = subprocess.run(
             [sys.executable, "-m", "trainvitals", "postmortem", "--run-dir", run_dir],
@@ -306,11 +306,11 @@ def test_a_terminal_of_ascii_alone_gets_question_marks(run_dir):
     assert answer.stdout.startswith(b"Run gr??e finished at ")
 
 
-# What is told of made-up run files.
+# Tests with made-up run files.
 
 
 def test_the_screen_of_two_ranks(tmp_path):
-    """Every part of it, to the letter."""
+    """The screen for two ranks with all kinds of data equals the expected text exactly."""
     RunFile(
         tmp_path,
         "zero.tv",
@@ -385,7 +385,7 @@ def test_the_screen_of_two_ranks(tmp_path):
 
 
 def test_the_document_of_a_run(tmp_path):
-    """Its members are those that are documented; NaN is a text, and times are UTC."""
+    """The JSON document has the documented members, NaN as text, and times in UTC."""
     RunFile(
         tmp_path, loss=math.nan, gradient_norm=math.inf, global_step=7.0, steps=7.0,
         last_checkpoint_time=NOON + 0.25, written=1.0, live=1.0, names=[("iou", "validation")],
@@ -457,7 +457,7 @@ def test_the_document_of_a_run(tmp_path):
 
 
 def test_the_run_that_ended_last_is_told_of(tmp_path):
-    """A run by name leaves the others out; without one they are listed below."""
+    """Without a name, the run that ended last is reported and the other runs are listed."""
     for run, after in (("first", 10.0), ("last", 30.0), ("middle", 20.0)):
         RunFile(tmp_path, f"{run}.tv", identity=describe(run)).note("finished", after=after)
     screen = show(tmp_path)
@@ -477,7 +477,7 @@ MALLORY = 54321
 @root_only
 @pytest.mark.parametrize("comes_first", [True, False])
 def test_no_other_user_says_how_a_run_ended(tmp_path, comes_first):
-    """A run of another user by the same name is another run, whatever it tells of its attempts."""
+    """A run with the same name by another user is a separate run, whatever its attempt number."""
 
     def forge():
         forged = RunFile(
@@ -502,7 +502,7 @@ def test_no_other_user_says_how_a_run_ended(tmp_path, comes_first):
 
 @pytest.mark.parametrize("told", [NOON + 3640.0, 3_900_000_000.0, 1e300])
 def test_an_end_that_is_yet_to_come_is_not_believed(tmp_path, told):
-    """A file that tells of the future does not become the run that ended last."""
+    """A run file with an end time in the future does not become the run that ended last."""
     forged = RunFile(
         tmp_path, "x.tv", identity=describe("forged"), state=State.FINISHED, state_time=told
     )
@@ -515,7 +515,7 @@ def test_an_end_that_is_yet_to_come_is_not_believed(tmp_path, told):
 
 @root_only
 def test_only_runs_of_the_users_that_count_are_read(tmp_path, monkeypatch, capsys):
-    """Every command that reads run files leaves out those of other users."""
+    """Every command ignores run files of users whom TRAINVITALS_RUN_DIR_USERS does not list."""
     os.chown(RunFile(tmp_path, identity=describe("theirs")).path, MALLORY, -1)
     RunFile(tmp_path, "mine.tv", identity=describe("mine"))
     monkeypatch.setenv("TRAINVITALS_RUN_DIR_USERS", "root")
@@ -531,7 +531,7 @@ def test_only_runs_of_the_users_that_count_are_read(tmp_path, monkeypatch, capsy
 
 
 def test_a_run_is_chosen_by_the_beginning_of_its_name(tmp_path):
-    """A whole name goes before the beginning of another; what may be two is asked about."""
+    """A run is found by a unique prefix; an exact name has priority, and ambiguity is an error."""
     for run in ("bert", "bert-large", "resnet"):
         RunFile(tmp_path, f"{run}.tv", identity=describe(run)).note("finished")
     history = find(tmp_path)
@@ -546,7 +546,7 @@ def test_a_run_is_chosen_by_the_beginning_of_its_name(tmp_path):
 
 @pytest.mark.parametrize("directory", ["", "missing"])
 def test_no_run_at_all_is_an_error_of_one_line(tmp_path, capsys, directory):
-    """An empty directory, or one that is not there, has exit code 2."""
+    """An empty or a missing directory is an error of one line with exit code 2."""
     assert main(["postmortem", "--run-dir", str(tmp_path / directory)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -556,14 +556,14 @@ def test_no_run_at_all_is_an_error_of_one_line(tmp_path, capsys, directory):
 
 
 def test_a_directory_that_is_none_is_an_error_of_one_line(tmp_path, capsys):
-    """A symbolic link is not followed, for anybody may have put it there."""
+    """A symbolic link as the run directory is refused, because any user may have created it."""
     (tmp_path / "link").symlink_to(tmp_path)
     assert main(["postmortem", "--run-dir", str(tmp_path / "link")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_files_that_are_no_run_files_are_left_aside(tmp_path):
-    """They are counted; a FIFO is not opened, which would wait for ever."""
+    """Invalid files, links and FIFOs are ignored and counted."""
     RunFile(tmp_path).note("finished")
     (tmp_path / "random.tv").write_bytes(bytes(range(256)) * 64)
     (tmp_path / "empty.tv").touch()
@@ -575,14 +575,14 @@ def test_files_that_are_no_run_files_are_left_aside(tmp_path):
 
 
 def test_with_nothing_but_foreign_files_it_says_that_they_are_there(tmp_path, capsys):
-    """Who looks for a run learns that there was something that could not be read."""
+    """If the directory has only invalid files, the error states their number."""
     (tmp_path / "random.tv").write_bytes(b"junk")
     assert main(["postmortem", "--run-dir", str(tmp_path)]) == 2
     assert "(1 other files were left aside)" in capsys.readouterr().err
 
 
 def test_a_note_that_makes_no_sense_is_not_believed(tmp_path):
-    """The end is judged without it, and the screen says that it was there."""
+    """An invalid note about the end of a run is ignored, and the screen says so."""
     run_file = RunFile(tmp_path)
     run_file.path.with_name("run.tv.end").write_text('{"format": 1, "reason": "murder"}')
     assert find(tmp_path).runs[0].reason == "unknown"
@@ -590,7 +590,7 @@ def test_a_note_that_makes_no_sense_is_not_believed(tmp_path):
 
 
 def test_hostile_texts_cannot_steer_the_terminal(tmp_path):
-    """Escape sequences, line feeds and lone surrogates are replaced."""
+    """Control characters, line feeds and lone surrogates in a run's texts are replaced."""
     name = "a\x1b[2Jb\nc\u202ed\ud800e"
     identity = describe(name, created=0.0)
     identity.static.update(hostname="\x1b]0;owned\x07", script="\x9b31m")
@@ -620,7 +620,7 @@ def test_hostile_texts_cannot_steer_the_terminal(tmp_path):
     created=st.floats(),
 )
 def test_any_numbers_make_a_screen_and_a_document(tmp_path, words, mono_ns, live, attempt, created):
-    """Whatever a file says that is whole, it is told in lines that fit, and as valid JSON."""
+    """Any numbers in a valid run file yield a screen of 80 columns and valid JSON."""
     identity = describe(attempt=attempt, world_size=attempt, created=created)
     run_file = RunFile(tmp_path, identity=identity, mono_ns=mono_ns, **words)
     struct.pack_into("<d", run_file.data, 16256, live)
@@ -634,7 +634,7 @@ def test_any_numbers_make_a_screen_and_a_document(tmp_path, words, mono_ns, live
 
 
 def test_a_hundred_ranks_fit_a_screen(tmp_path):
-    """The table has twelve rows, those that tell the most, and counts the others."""
+    """The table of 100 ranks shows the failed rank among twelve rows and counts the others."""
     for rank in range(100):
         run_file = RunFile(tmp_path, f"{rank}.tv", identity=describe(rank=rank, world_size=100))
         run_file.note("signal" if rank == 77 else "finished", signal_=11 if rank == 77 else None)
@@ -647,7 +647,7 @@ def test_a_hundred_ranks_fit_a_screen(tmp_path):
 
 
 def test_a_run_that_was_started_again_by_hand_counts_up(tmp_path):
-    """A launcher that counts no restarts leaves several files of attempt 0."""
+    """Several run files of attempt 0 are numbered as attempts by their time of creation."""
     for number in range(3):
         identity = describe(created=100.0 * number)
         RunFile(tmp_path, f"{number}.tv", identity=identity).note("unknown", after=100.0 * number)
@@ -669,7 +669,7 @@ def test_a_run_that_was_started_again_by_hand_counts_up(tmp_path):
     ],
 )
 def test_the_first_to_end_badly_is_the_one_that_began_it(tmp_path, ends, first):
-    """Of ends close together the kernel's word goes first; a launcher's SIGTERM comes last."""
+    """Of ends close together, a kernel's signal counts first and a launcher's SIGTERM last."""
     for rank, (reason, number, after) in ends.items():
         run_file = RunFile(tmp_path, f"{rank}.tv", identity=describe(rank=rank))
         run_file.note(reason, signal_=number, after=after)
@@ -679,7 +679,7 @@ def test_the_first_to_end_badly_is_the_one_that_began_it(tmp_path, ends, first):
 
 
 def test_a_run_that_stands_still_says_where_to_look(tmp_path):
-    """A living run that is beyond its limit is no death; the screen says so and names the process."""
+    """A live run without progress is reported with its limit and a py-spy command."""
     process = tmp_path / "proc/4711"
     process.mkdir(parents=True)
     columns = ["S", *["0"] * 18, "5", *["0"] * 30]
@@ -701,7 +701,7 @@ def test_a_run_that_stands_still_says_where_to_look(tmp_path):
 
 
 def test_an_exit_code_is_told(tmp_path):
-    """A process that said nothing and ended with a code other than 0 has failed with it."""
+    """A run that ended with a nonzero exit code is reported as failed with this code."""
     run_file = RunFile(tmp_path)
     write_ending(run_file.path, Ending("exception", 3, None, None, NOON, "It was seen."))
     screen = show(tmp_path)
@@ -709,7 +709,7 @@ def test_an_exit_code_is_told(tmp_path):
     assert re.search(r"^ +0  exit code 3 ", screen, re.MULTILINE)
 
 
-# Two doors to one judge.
+# Comparison of the verdicts of `postmortem` and `diagnose`.
 
 DEATHS = {
     "oom": {"note": {"reason": "oom", "signal_": 9}},
@@ -739,7 +739,7 @@ DEATHS = {
     ],
 )
 def test_both_commands_give_one_verdict(tmp_path, capsys, monkeypatch, death, reason):
-    """The same death has the same reason, words and advice in `postmortem` and in `diagnose`."""
+    """The commands `postmortem` and `diagnose` report the same verdict for the same death."""
     words = dict(DEATHS[death])
     note = words.pop("note", None)
     run_file = RunFile(tmp_path, live=1.0, **words)
@@ -758,7 +758,7 @@ def test_both_commands_give_one_verdict(tmp_path, capsys, monkeypatch, death, re
     assert document["reason"] == document["ranks"][0]["reason"] == reason
     assert {key: document[key] for key in same} == {key: other[key] for key in same}
     assert document["contributing"] == other["contributing"]
-    # Without what each says besides: the heads, and what belongs to a run or to a machine.
+    # Only the common parts are compared, without headings and sections about the run or machine.
     verdict = {
         part
         for part in text.split("\n\n")

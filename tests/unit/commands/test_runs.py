@@ -1,4 +1,4 @@
-"""`trainvitals runs explain`: what is read from a file, and why the rest is not."""
+"""Tests of `trainvitals runs explain`, which shows the values read from a file, line by line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOG = "loading\nEpoch 1: val_loss: 0.5 | val_iou: 0.25\nEpoch [1/10], Step [30/1
 
 
 def explain(path: Path, *arguments: str) -> int:
-    """Run the command."""
+    """Run `trainvitals runs explain` and return its exit code."""
     return main(["runs", "explain", str(path), *arguments])
 
 
 def test_a_log_is_explained_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A summary comes first; what is not read has its reason."""
+    """The explanation of a log begins with a summary and has a reason for each unread line."""
     path = tmp_path / "train.log"
     path.write_text(LOG)
     assert explain(path) == 0
@@ -48,7 +48,7 @@ def test_a_log_is_explained_line_by_line(tmp_path: Path, capsys: pytest.CaptureF
 def test_each_kind_of_file_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, kind: str
 ):
-    """The last values are the same for all."""
+    """Each kind of file is recognised, and its last step and loss are reported."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -60,7 +60,7 @@ def test_each_kind_of_file_is_explained(
 def test_the_state_of_a_trainer_is_explained_with_its_totals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """The progress is that of the exporter; a total of 0 or -1 is unknown."""
+    """A trainer_state.json is explained with its progress and its total number of steps."""
     path = tmp_path / "trainer_state.json"
     state = {"global_step": 20, "max_steps": 80, "num_train_epochs": -1}
     path.write_text(json.dumps(state | {"log_history": [{"step": 20, "loss": 0.5}]}))
@@ -74,7 +74,7 @@ def test_the_state_of_a_trainer_is_explained_with_its_totals(
 
 
 def test_an_event_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Each scalar is a line."""
+    """Each scalar in a TensorBoard event file counts as one line."""
     path = tmp_path / "events.out.tfevents.1764000000.host"
     records.write(path, (1764000000.0, 10, "train/loss", 0.5))
     assert explain(path) == 0
@@ -98,21 +98,21 @@ def test_an_event_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_what_is_not_understood_has_a_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, reason: str
 ):
-    """The exit code is 1 then."""
+    """If no line is understood, the command exits with 1 and gives the reason."""
     (tmp_path / name).write_text(text)
     assert explain(tmp_path / name) == 1
     assert reason in capsys.readouterr().out
 
 
 def test_a_file_that_cannot_be_read_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A folder cannot, nor can what is not there."""
+    """For a missing file or a folder, the command exits with 2."""
     assert explain(tmp_path / "missing") == 2
     assert "cannot read" in capsys.readouterr().err
     assert explain(tmp_path) == 2
 
 
 def test_own_patterns_are_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A group that is no number is left out and told."""
+    """Patterns from --patterns are used, and a group that is not a number is reported."""
     patterns = tmp_path / "patterns.yml"
     patterns.write_text(
         "patterns:\n  - name: mine\n    regex: 'at (?P<step>\\S+) cost (?P<loss>\\S+)'\n"

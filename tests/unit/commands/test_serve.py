@@ -1,4 +1,4 @@
-"""The arguments of `trainvitals serve`."""
+"""Tests of the arguments of `trainvitals serve`."""
 
 from contextlib import suppress
 
@@ -20,7 +20,7 @@ from trainvitals.errors import ConfigurationError
     ],
 )
 def test_expected_accelerators(texts, expected):
-    """Each kind has its number; the last one counts."""
+    """Each kind of accelerator has a number, and the last value for a kind counts."""
     assert parse_expected(texts) == expected
 
 
@@ -41,7 +41,7 @@ def test_expected_accelerators(texts, expected):
     ],
 )
 def test_other_numbers_of_accelerators_are_refused(text):
-    """The message repeats what was written and shows how to write it."""
+    """The error for an invalid number of accelerators quotes the argument and shows the format."""
     with pytest.raises(ConfigurationError) as refused:
         parse_expected([text])
     assert str(refused.value) == (
@@ -51,6 +51,6 @@ def test_other_numbers_of_accelerators_are_refused(text):
 
 @given(st.text())
 def test_any_text_is_a_number_of_accelerators_or_refused(text):
-    """Nothing but a ConfigurationError comes of it."""
+    """Any text either is a valid number of accelerators or raises a ConfigurationError."""
     with suppress(ConfigurationError):
         assert parse_expected([f"gpu={text}"])["gpu"] >= 0

@@ -1,4 +1,4 @@
-"""What must be true of where panels stand, and of what a first load asks."""
+"""Checks of the positions of panels, and of the queries when a dashboard opens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUERIES = 40
 
 
 def check_numbers(view: View) -> Faults:
-    """Every panel and row has a number of its own."""
+    """Check that every panel and row has a unique number."""
     for board in view.boards:
         headings = [heading["id"] for heading, _ in board.rows if heading]
         counts = Counter([*headings, *(panel.json.get("id") for panel in board.panels)])
@@ -26,7 +26,7 @@ def check_numbers(view: View) -> Faults:
 
 
 def check_names(view: View) -> Faults:
-    """Row and title name one panel, and no row has another's title."""
+    """Check that row and title identify one panel, and that the titles of rows are unique."""
     for board in view.boards:
         places = Counter(panel.place for panel in board.panels)
         yield from (Fault(place, "is there twice") for place, count in places.items() if count > 1)
@@ -37,7 +37,7 @@ def check_names(view: View) -> Faults:
 
 
 def check_grid(view: View) -> Faults:
-    """Panels fill their row from edge to edge, without gaps, and none lies upon another."""
+    """Check that panels fill their rows without gaps and do not overlap."""
     for board in view.boards:
         bottom = 0
         for heading, panels in board.rows:
@@ -75,7 +75,7 @@ def _end(panel: Panel) -> int:
 
 
 def check_first_screen(view: View) -> Faults:
-    """The first screen has a line of stats, the firing alerts, and what is worst."""
+    """Check that the first screen has a line of stats, the firing alerts, and another panel."""
     for board in view.boards:
         open_panels = [panel for panel in board.panels if not panel.is_closed]
         stats = [panel for panel in open_panels if _is_on_first_line(panel, board)]
@@ -107,7 +107,7 @@ def _asks_firing(panel: Panel) -> bool:
 
 
 def check_cost(view: View) -> Faults:
-    """A first load asks Prometheus at most 40 times."""
+    """Check that opening a dashboard sends at most 40 queries to Prometheus."""
     for board in view.boards:
         count = count_queries(board)
         if count > _QUERIES:
@@ -115,7 +115,7 @@ def check_cost(view: View) -> Faults:
 
 
 def count_queries(board: Board) -> int:
-    """Count what a board asks when it opens: variables, annotations that are on, open rows."""
+    """Count the queries when a dashboard opens: variables, enabled annotations and open rows."""
     return sum(_is_asked_at_once(question) for question in board.questions)
 
 
@@ -126,7 +126,7 @@ def _is_asked_at_once(question: Question) -> bool:
 
 
 def check_times(view: View) -> Faults:
-    """A board asks again as often as it must: the fleet each minute, the others each 30 seconds."""
+    """Check the refresh interval and the initial time range of each dashboard."""
     for board in view.boards:
         refresh = "1m" if board.uid == "trainvitals-fleet" else "30s"
         since = "now-6h" if board.uid == "trainvitals-run" else "now-1h"

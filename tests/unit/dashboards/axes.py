@@ -1,4 +1,4 @@
-"""What must be true of where axes begin and end: a curve is neither flattened nor cut."""
+"""Checks of the limits of axes, so that a curve is neither flattened nor cut."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.unit.dashboards.queries import parse
 
 Faults = Iterator[Fault]
 
-# The least values worth a look, by unit: a request to a fast disk takes 50 us, an exporter 4 % of a
-# core, the last steps of a schedule a learning rate of 1e-9. A count that is not 0 is 1 at least.
+# The smallest relevant values by unit. For example, a request to a fast disk takes 50 us, and a
+# schedule ends with a learning rate of 1e-9.
 _LEAST_SEEN: Mapping[str, float] = MappingProxyType(
     {
         "bytes": 16 * 1024,
@@ -34,12 +34,12 @@ _LEAST_SEEN: Mapping[str, float] = MappingProxyType(
 )
 _LEAST_OF_OTHERS = 0.01  # epochs per hour, cores, requests, samples and tokens per second
 _TENTH = 0.1
-# Of a part of it, a whole is by its name the size, the limit, the total, or the sum.
+# Names of metrics that denote a whole, by which its parts are divided.
 _WHOLE = re.compile(r"(size|limit|total|max|expected)(:bytes|_bytes)?$|_(total|sum|up)$|^ALERTS$")
 
 
 def check_ratios(view: View) -> Faults:
-    """A ratio is drawn from 0 to 1, or further where it is no part of a whole."""
+    """Check that a ratio's axis runs from 0 to 1, with a soft end if the ratio may exceed 1."""
     for _, panel in view.panels:
         custom = panel.defaults.get("custom") or {}
         most = panel.defaults.get("max", custom.get("axisSoftMax"))
@@ -50,7 +50,7 @@ def check_ratios(view: View) -> Faults:
 
 
 def check_soft_axes(view: View) -> Faults:
-    """An axis from 0 up has a soft end, or values that are all 0 stand below 100 or 10,000 %."""
+    """Check that an axis from 0 has a soft end; Grafana ends it at 100 if all values are 0."""
     for _, panel in view.panels:
         custom = panel.defaults.get("custom") or {}
         is_linear = custom.get("scaleDistribution", {}).get("type") == "linear"
@@ -60,9 +60,9 @@ def check_soft_axes(view: View) -> Faults:
 
 
 def check_soft_ends(view: View) -> Faults:
-    """A soft end is a tenth at most of what is worth a look, or small values lie flat on the axis.
+    """Check that a soft end is at most a tenth of the smallest relevant value of the unit.
 
-    Where a line marks an alert, the axis ends above it.
+    A higher soft end would flatten small values. Axes with a line that marks an alert are exempt.
     """
     for _, panel in view.panels:
         if panel.kind != "timeseries":
@@ -76,7 +76,7 @@ def check_soft_ends(view: View) -> Faults:
 
 
 def _list_soft_ends(panel: Panel) -> Iterator[tuple[str, float]]:
-    """Yield the unit and the soft end of each axis that no dashed line reaches."""
+    """Yield the unit and the soft end of each axis without threshold lines."""
     custom = panel.defaults.get("custom") or {}
     has_lines = custom.get("thresholdsStyle", {}).get("mode") != "off"
     end = custom.get("axisSoftMax")
@@ -90,7 +90,7 @@ def _list_soft_ends(panel: Panel) -> Iterator[tuple[str, float]]:
 
 
 def check_hard_ends(view: View) -> Faults:
-    """An axis is cut at a value that nothing exceeds: 1, for parts of a whole."""
+    """Check that only the axes of ratios to a whole have a hard end, because they are at most 1."""
     for board, panel in view.panels:
         if panel.kind != "timeseries" or panel.defaults.get("max") is None:
             continue

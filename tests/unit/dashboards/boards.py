@@ -1,4 +1,4 @@
-"""Boards as data: their panels and queries, each with the place by which people find it."""
+"""Dashboards as data: their panels and queries, each with its place for messages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _QUERY_RESULT = re.compile(r"query_result\((?P<expr>.*)\)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands.
+    """The place of a panel, query, variable or annotation.
 
     Attributes:
-        board: The board's title.
-        row: The heading above a panel; "variable" or "annotation" where it is no panel.
-        panel: The panel's title, or the name of the variable or annotation.
-        query: The query's letter.
+        board: The title of the dashboard.
+        row: The title of the row of a panel, or "variable" or "annotation".
+        panel: The title of the panel, or the name of the variable or annotation.
+        query: The letter of the query.
     """
 
     board: str
@@ -37,19 +37,20 @@ class Place:
     query: str = ""
 
     def __str__(self) -> str:
-        """Write it as in `Vitals / Host > Disk > Fill by mount, query A`."""
+        """Return the place as text, as in `Vitals / Host > Disk > Fill by mount, query A`."""
         path = " > ".join(part for part in (self.board, self.row, self.panel) if part)
         return f"{path}, query {self.query}" if self.query else path
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of a board.
+    """A panel of a dashboard.
 
     Attributes:
-        place: Where it stands.
-        json: Its JSON.
-        is_closed: Whether its row is closed, so that it asks nothing until somebody opens it.
+        place: The place of the panel.
+        json: The JSON of the panel.
+        is_closed: Whether the row is collapsed, so that the panel sends no query until a user
+            opens the row.
     """
 
     place: Place
@@ -58,53 +59,53 @@ class Panel:
 
     @property
     def kind(self) -> str:
-        """Grafana's name of its kind."""
+        """The type of the panel in Grafana."""
         return str(self.json.get("type", ""))
 
     @property
     def defaults(self) -> Json:
-        """What holds for all its fields."""
+        """The settings for all fields of the panel."""
         return _get(self.json, "fieldConfig", "defaults")
 
     @property
     def options(self) -> Json:
-        """The options of its kind."""
+        """The options of the panel."""
         return _get(self.json, "options")
 
     @property
     def overrides(self) -> list[Json]:
-        """What holds for single fields."""
+        """The settings for single fields of the panel."""
         return list(self.json.get("fieldConfig", {}).get("overrides") or ())
 
     @property
     def targets(self) -> list[Json]:
-        """Its queries' JSON."""
+        """The JSON of the queries of the panel."""
         return list(self.json.get("targets") or ())
 
     @property
     def title(self) -> str:
-        """Its title."""
+        """The title of the panel."""
         return self.place.panel
 
     @cached_property
     def paragraphs(self) -> tuple[str, ...]:
-        """What stands under its title, by paragraph."""
+        """The paragraphs of the description of the panel."""
         return tuple(part for part in str(self.json.get("description", "")).split("\n\n") if part)
 
     def read_paragraph(self, head: str) -> str | None:
-        """Return the paragraph that begins with a head, as `Normal: `, without it; None: it has none."""
+        """Return the text of the paragraph after a head such as `Normal: `, or None."""
         found = [part for part in self.paragraphs if part.startswith(head)]
         return found[0].removeprefix(head).strip() if found else None
 
     @property
     def alerts(self) -> tuple[str, ...]:
-        """The alerts whose home it says it is."""
+        """The alerts that the description names after `Alerts: `."""
         named = self.read_paragraph("Alerts: ")
         return tuple(name.strip() for name in named.split(",")) if named else ()
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        """What the columns of a table are called, by the name of the answer's field."""
+        """The titles of the columns of a table, by the name of the result's field."""
         return {
             field: title
             for step in self.json.get("transformations") or ()
@@ -113,7 +114,7 @@ class Panel:
 
     @property
     def hidden(self) -> set[str]:
-        """The fields of the answer that are no columns of the table, though they tell its rows apart."""
+        """The fields of the result that the table hides."""
         steps = [step.get("options", {}) for step in self.json.get("transformations") or ()]
         listed = [step.get("excludeByName", {}) for step in steps]
         return {field for one in listed for field, is_hidden in one.items() if is_hidden}
@@ -130,15 +131,15 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """What is asked of Prometheus: a panel's query, an annotation, the values of a variable.
+    """A query to Prometheus: of a panel, of an annotation, or for the values of a variable.
 
     Attributes:
-        place: Where it stands.
-        expr: The PromQL, with Grafana's variables in it; empty where there is none.
+        place: The place of the query.
+        expr: The PromQL with Grafana's variables; empty if the query has no PromQL.
         kind: "target", "annotation" or "variable".
-        json: The JSON that it stands in.
-        panel: Its panel; None: it has none.
-        label: The label whose values a variable takes; empty: none.
+        json: The JSON that contains the query.
+        panel: The panel of the query; None for a variable or an annotation.
+        label: The label whose values a variable takes, or an empty text.
     """
 
     place: Place
@@ -151,43 +152,43 @@ class Question:
 
 @dataclass(frozen=True)
 class Board:
-    """A board.
+    """A dashboard.
 
     Attributes:
-        json: Its JSON.
+        json: The JSON of the dashboard.
     """
 
     json: Json
 
     @property
     def uid(self) -> str:
-        """Its name in addresses."""
+        """The uid of the dashboard, which is its name in URLs."""
         return str(self.json.get("uid", ""))
 
     @property
     def title(self) -> str:
-        """Its title, or its uid where it has none."""
+        """The title of the dashboard, or its uid if the title is missing."""
         return str(self.json.get("title") or self.uid)
 
     @property
     def place(self) -> Place:
-        """The place of what is true of the whole board."""
+        """The place that denotes the whole dashboard."""
         return Place(self.title)
 
     @property
     def variables(self) -> list[Json]:
-        """Its variables, the data source among them."""
+        """The variables of the dashboard, including the data source."""
         return list(_get(self.json, "templating").get("list") or ())
 
     @property
     def annotations(self) -> list[Json]:
-        """Its annotations but for Grafana's own."""
+        """The annotations of the dashboard, without Grafana's built-in annotation."""
         listed = _get(self.json, "annotations").get("list") or ()
         return [annotation for annotation in listed if not annotation.get("builtIn")]
 
     @property
     def rows(self) -> list[tuple[Json, list[Panel]]]:
-        """Its rows with their panels, from top to bottom; panels above all rows have none."""
+        """The rows with their panels, from top to bottom; panels above all rows have heading {}."""
         return self._rows
 
     @cached_property
@@ -211,12 +212,12 @@ class Board:
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """Its panels from top to bottom, those of closed rows too."""
+        """The panels from top to bottom, including those of collapsed rows."""
         return tuple(panel for _, panels in self._rows for panel in panels)
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """Everything that it asks of Prometheus."""
+        """All queries of the dashboard to Prometheus."""
         return (
             *(self._ask_variable(one) for one in self.variables if one.get("type") == "query"),
             *(self._ask_annotation(one) for one in self.annotations),
@@ -225,7 +226,7 @@ class Board:
 
     @property
     def multiple(self) -> frozenset[str]:
-        """The variables of which several values can be chosen."""
+        """The names of the variables for which several values can be chosen."""
         return frozenset(one["name"] for one in self.variables if is_multiple(one))
 
     def _ask_variable(self, variable: Json) -> Question:
@@ -256,13 +257,13 @@ def is_multiple(variable: Mapping[str, Any]) -> bool:
 
 
 def read_boards(directory: Path = DASHBOARDS) -> tuple[Board, ...]:
-    """Read every board of a directory."""
+    """Read all dashboards of a directory."""
     paths = sorted(directory.glob("*.json"))
     return tuple(Board(json.loads(path.read_text(encoding="utf-8"))) for path in paths)
 
 
 def walk_json(value: object, path: Sequence[str | int] = ()) -> Iterator[tuple[str, object]]:
-    """Yield every value of a document that is no object and no list, with its path."""
+    """Yield the path and the value of every scalar in a JSON document."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from walk_json(inner, (*path, key))

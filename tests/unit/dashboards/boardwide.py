@@ -1,4 +1,4 @@
-"""What must be true of a board as a whole."""
+"""Checks of whole dashboards: settings, annotations and versions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ BOARDS = {
     "trainvitals-containers": "Vitals / Containers & OOM",
 }
 _SCHEMA = 42
-# What came after 10.4; `make test-grafana` asks the packages of that version for everything.
+# Properties that Grafana 10.4 does not have; `make test-grafana` checks all against its packages.
 _LATER = frozenset({"hideZeros", "percentChangeColorMode", "preload"})
 _SHARED_CROSSHAIR = 1
-# The moments of a run, each with its colour and whether its board draws them before somebody asks.
+# The events of a run, each with its colour and whether the run's dashboard shows it by default.
 _OF_RUNS = "trainvitals-run"
 _MOMENTS = {
     "training_process_start_time_seconds": (INFORMATION, True),
@@ -39,7 +39,7 @@ _OOM_KILLS = ("host_oom_kills_total", "container_oom_kills_total")
 
 
 def check_family(view: View) -> Faults:
-    """There are five boards, each with its uid and title."""
+    """Check that there are exactly five dashboards, each with the expected uid and title."""
     found = {board.uid: board.title for board in view.boards}
     for board in view.boards:
         if BOARDS.get(board.uid) != board.title:
@@ -50,7 +50,7 @@ def check_family(view: View) -> Faults:
 
 
 def check_unique(view: View) -> Faults:
-    """No two boards have one uid or one title: which of them Grafana shows would be chance."""
+    """Check that uids and titles are unique, because Grafana would show an arbitrary dashboard."""
     for what in ("uid", "title"):
         counts = Counter(str(board.json.get(what)) for board in view.boards)
         for board in view.boards:
@@ -59,7 +59,7 @@ def check_unique(view: View) -> Faults:
 
 
 def check_leftovers(view: View) -> Faults:
-    """Nothing is left of an export: no number, no inputs, no requirements."""
+    """Check that no fields of an export remain, such as ids, inputs or requirements."""
     for board in view.boards:
         for key in ("id", "__inputs", "__requires", "__elements", "iteration", "version", "gnetId"):
             if key in board.json:
@@ -67,7 +67,7 @@ def check_leftovers(view: View) -> Faults:
 
 
 def check_version(view: View) -> Faults:
-    """Nothing is written that the least version of Grafana does not read; npm knows the others."""
+    """Check that no property is used that the oldest supported version of Grafana lacks."""
     for board in view.boards:
         parts = [(board.place, {**board.json, "panels": []})]
         parts += [(panel.place, panel.json) for panel in board.panels]
@@ -78,7 +78,7 @@ def check_version(view: View) -> Faults:
 
 
 def check_settings(view: View) -> Faults:
-    """Schema 42, not to be edited, with one crosshair for all graphs, in the browser's time zone."""
+    """Check the schema version, the common settings and the description of each dashboard."""
     wanted = {
         "schemaVersion": _SCHEMA,
         "editable": False,
@@ -94,7 +94,7 @@ def check_settings(view: View) -> Faults:
 
 
 def check_alert_regions(view: View) -> Faults:
-    """Firing alerts can be drawn over every graph, as regions with name and severity."""
+    """Check that an annotation shows firing alerts as regions with name and severity."""
     for board in view.boards:
         regions = [one for one in board.questions if _shows_alerts(one, board)]
         if not regions:
@@ -106,7 +106,7 @@ def check_alert_regions(view: View) -> Faults:
 
 
 def check_curves(view: View) -> Faults:
-    """Nothing covers curves before somebody asks: on are only a few moments, of one run."""
+    """Check that only annotations with a limited number of events are enabled by default."""
     for board in view.boards:
         for question in (one for one in board.questions if one.kind == "annotation"):
             is_few = re.search(r"changes\(.*\) > (\d+)", question.expr)
@@ -127,7 +127,7 @@ def _shows_alerts(question: Question, board: Board) -> bool:
 
 
 def check_moments(view: View) -> Faults:
-    """Starts and deaths of runs are blue and red moments, checkpoints grey ones when asked for."""
+    """Check the colours and the default state of the annotations for a run's events."""
     for board in view.boards:
         asked = [one for one in board.questions if one.kind == "annotation"]
         found = {name: one for one in asked for name in _find_shown(parse(one, board))}
@@ -145,7 +145,7 @@ def check_moments(view: View) -> Faults:
 
 
 def _find_shown(node: Node | None) -> set[str]:
-    """Name what an annotation's value is made of; not what only says for which series."""
+    """Return the metrics in an annotation's value, without those that only select series."""
     if isinstance(node, BinaryExpr) and str(node.op) in ("and", "unless"):
         return _find_shown(children(node)[0])
     if isinstance(node, VectorSelector):
@@ -154,7 +154,7 @@ def _find_shown(node: Node | None) -> set[str]:
 
 
 def check_oom_kills(view: View) -> Faults:
-    """What the kernel killed for memory is red on every board."""
+    """Check that every dashboard has a red annotation for OOM kills."""
     for board in view.boards:
         asked = [one for one in board.questions if one.kind == "annotation"]
         kills = [one for one in asked if any(name in one.expr for name in _OOM_KILLS)]

@@ -1,4 +1,4 @@
-"""How the small boards of `samples` are broken: each function gives a change of one thing."""
+"""Functions that return one change which breaks the small dashboards of `samples`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FLEET, RUN, CARDS, HOST = (
 
 
 def expr(title, old, new, at=0):
-    """Change a query of a panel of the fleet."""
+    """Return a change of a query of a panel of the fleet dashboard."""
 
     def break_it(boards):
         target = find_panel(boards, FLEET, title)["targets"][at]
@@ -21,7 +21,7 @@ def expr(title, old, new, at=0):
 
 
 def put(title, *path: object, uid=FLEET):
-    """Put the last of a path where the others lead to, in a panel."""
+    """Return a change that sets a value in a panel; the path ends with key and value."""
     *steps, key, value = path
 
     def break_it(boards):
@@ -34,7 +34,7 @@ def put(title, *path: object, uid=FLEET):
 
 
 def put_into_board(*path, at=0):
-    """Put the last of a path where the others lead to, in the first board."""
+    """Return a change that sets a value in a dashboard; the path ends with key and value."""
     *steps, key, value = path
 
     def break_it(boards):
@@ -47,17 +47,17 @@ def put_into_board(*path, at=0):
 
 
 def variable(at, **changed):
-    """Change a variable of the first board."""
+    """Return a change of a variable of the first dashboard."""
     return lambda boards: boards[0]["templating"]["list"][at].update(changed)
 
 
 def annotation(at, **changed):
-    """Change an annotation of the first board."""
+    """Return a change of an annotation of the first dashboard."""
     return lambda boards: boards[0]["annotations"]["list"][at].update(changed)
 
 
 def describe(title, old, new, uid=FLEET):
-    """Change what stands under a panel's title."""
+    """Return a change of a panel's description."""
 
     def break_it(boards):
         panel = find_panel(boards, uid, title)
@@ -68,12 +68,12 @@ def describe(title, old, new, uid=FLEET):
 
 
 def ask_variable(text):
-    """Have the variable `run` of the first board ask something else."""
+    """Return a change of the query of the variable `run` of the first dashboard."""
     return variable(3, query={"qryType": 1, "query": text, "refId": "A"}, definition=text)
 
 
 def override(title, *properties, at=1):
-    """Change a property of the first column of a table."""
+    """Return a change that adds properties to an override of a table of the fleet dashboard."""
 
     def break_it(boards):
         panel = find_panel(boards, FLEET, title)

@@ -1,7 +1,7 @@
-"""Everything that a board may ask for: what the rules may name, and what is made of rules.
+"""The series that a dashboard may query: those that rules may name, and those that rules create.
 
-The exporter's metrics come from the golden scrape with their types, labels and values; recording
-rules and thresholds from the rule files. What Prometheus records of alerts follows from the alerts.
+The exporter's metrics come from the golden scrape with their types, labels and values. Recording
+rules and thresholds come from the rule files, and the series of alerts from the alert rules.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from tests.support.rulelint.house import House
 from tests.support.rulelint.metrics import TARGET_LABELS, Metric
 from tests.support.rulelint.produced import find_labels_of_rule
 
-# What Prometheus and Alertmanager say of themselves that boards ask for and no rule does; 2.42 and
-# 3.x serve each.
+# Metrics of Prometheus about itself that only dashboards query; versions 2.42 and 3.x serve them.
 PIPELINE: Mapping[str, Metric] = {
     "prometheus_rule_group_interval_seconds": Metric("gauge", TARGET_LABELS | {"rule_group"}),
     "prometheus_rule_group_last_duration_seconds": Metric("gauge", TARGET_LABELS | {"rule_group"}),
 }
 
-# What is asked of Prometheus for every target, so that a board's variables choose it.
+# Series of every target, which a dashboard must select by its variables.
 _OF_TARGETS = ("up", "scrape_duration_seconds", "scrape_samples_post_metric_relabeling")
 
 
 def add_alerts(house: House, pipeline: Mapping[str, Metric] = PIPELINE) -> House:
-    """Add to a house what Prometheus records of its alerts, and what is served besides."""
+    """Return a `House` with added metrics: those of alerts, and those of the pipeline."""
     labels = {label for alert in house.book.alerts for label in find_labels_of_rule(alert, house)}
     every = frozenset(labels) | {"alertname"} | TARGET_LABELS
     names = {"alertname": frozenset(alert.name for alert in house.book.alerts)}
@@ -40,7 +39,7 @@ def add_alerts(house: House, pipeline: Mapping[str, Metric] = PIPELINE) -> House
 
 
 def is_of_a_target(name: str, house: House) -> bool:
-    """Return whether a series is of the machines and runs that a board's variables choose."""
+    """Return whether a series belongs to targets that a dashboard's variables select."""
     if name.startswith("threshold:"):
         return False
     known = name in house.served or name in _OF_TARGETS or name.startswith("ALERTS")
@@ -48,7 +47,7 @@ def is_of_a_target(name: str, house: House) -> bool:
 
 
 def read_limits(book: Rulebook) -> dict[str, float]:
-    """Return the number of each threshold."""
+    """Return the value of each threshold."""
     return {
         rule.name: float(rule.expr.strip().removeprefix("vector(").removesuffix(")"))
         for rule in book.thresholds
@@ -56,11 +55,11 @@ def read_limits(book: Rulebook) -> dict[str, float]:
 
 
 def add_questions(house: House, questions: Mapping[str, str]) -> House:
-    """Return a house whose rules are its records and some questions, for the checks of rules to judge.
+    """Return a `House` with its recording rules and with queries as alerts, for the rule checks.
 
     Args:
-        house: What there is.
-        questions: PromQL by a name for it.
+        house: The existing rules and metrics.
+        questions: The PromQL of each query by name.
     """
     asked = [
         Rule(file=Path("boards"), group="boards", name=name, alert=True, expr=expr)

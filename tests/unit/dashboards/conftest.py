@@ -1,4 +1,4 @@
-"""What the tests of the boards share."""
+"""Shared fixtures for the tests of the dashboards."""
 
 import pytest
 
@@ -8,17 +8,17 @@ from tests.unit.dashboards import lint, samples
 
 @pytest.fixture(scope="session")
 def view():
-    """Return the boards as they are committed, with what they are compared with."""
+    """Return the committed dashboards and the data to compare them with."""
     return lint.read_view()
 
 
 @pytest.fixture(scope="session")
 def exclusions():
-    """Return what the lint finds on them and is meant."""
+    """Return the intended findings of the lint on the committed dashboards."""
     return lint.read_excluded()
 
 
 @pytest.fixture(scope="session")
 def sample():
-    """Return five small boards that are in order."""
+    """Return five small dashboards without faults."""
     return samples.make_view(read_house())

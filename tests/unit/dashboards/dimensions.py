@@ -1,8 +1,8 @@
-"""What a query's numbers are: seconds, bytes, watts … as far as names and arithmetic tell.
+"""The physical dimension of a query's values, derived from metric names and arithmetic.
 
-A dimension has a power for each base unit: watts are joules to the 1 and seconds to the -1, ratios
-and counts have none. Moments are a base unit of their own, whose difference is seconds. Of what the
-name does not tell, as `training_loss`, nothing is known; nothing follows from it, either.
+A dimension has a power for each base unit: watts are joules to the power of 1 and seconds to the
+power of -1, and ratios and counts have no units. Moments are a separate base unit, whose difference
+is seconds. A name such as `training_loss` has an unknown dimension, as has any result of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _of(**powers: int) -> Dimension:
 
 
 MOMENT = _of(moment=1)
-_DATE = _of(date=1)  # milliseconds, as Grafana wants moments
+_DATE = _of(date=1)  # moments in milliseconds, as Grafana expects them
 _SECONDS = _of(s=1)
 
 _BY_WORD: Mapping[str, Dimension] = MappingProxyType(
@@ -85,12 +85,12 @@ _MILLISECONDS, _PER_CENT = 1000, 100
 
 
 def read_unit(unit: str) -> Dimension | None:
-    """Return the dimension that Grafana's unit is for; None: of something else, or any."""
+    """Return the dimension of a Grafana unit; None if the unit has no known dimension."""
     return _BY_UNIT.get(unit)
 
 
 def read_name(name: str) -> Dimension | None:
-    """Return the dimension that a name tells; None: it tells none."""
+    """Return the dimension that a metric's name indicates; None for an unknown dimension."""
     if _MOMENTS.search(name):
         return MOMENT
     if name.endswith("_speed_bytes"):
@@ -102,7 +102,7 @@ def read_name(name: str) -> Dimension | None:
 
 
 def find_dimension(node: Node) -> Dimension | None:
-    """Find the dimension of an expression's values; None: nothing tells it."""
+    """Return the dimension of an expression's values; None for an unknown dimension."""
     parts = children(node)
     match node:
         case VectorSelector():
@@ -131,7 +131,7 @@ def _find_of_call(name: str, parts: tuple[Node, ...]) -> Dimension | None:
 
 
 def _holds_buckets(node: Node) -> bool:
-    """Return whether it is a histogram's buckets, whose values count and whose `le` has the unit."""
+    """Return whether an expression selects histogram buckets, whose values are counts."""
     if isinstance(node, VectorSelector):
         return (node.name or "").endswith("_bucket")
     return any(_holds_buckets(part) for part in children(node))
@@ -166,7 +166,7 @@ def _scale(
                 return _DATE
             if _is_info(node):
                 return dimension
-            if _is_number(node, 0):  # which only brings labels to what is added to it
+            if _is_number(node, 0):  # a product with 0 only adds labels to the other addend
                 return None
     if one is None or other is None:
         return None
@@ -178,7 +178,7 @@ def _is_number(node: Node, number: float) -> bool:
 
 
 def _is_info(node: Node) -> bool:
-    """Return whether an expression is 1 and only brings labels."""
+    """Return whether an expression has the value 1 and only adds labels."""
     match node:
         case VectorSelector():
             return (node.name or "").endswith("_info")
@@ -197,7 +197,7 @@ def _multiply(one: Dimension, other: Dimension, power: int) -> Dimension:
 
 
 def write_dimension(dimension: Dimension) -> str:
-    """Write a dimension, as `byte/s`."""
+    """Return a dimension as text, such as `byte/s`."""
     above = [base for base, power in sorted(dimension.items()) if power > 0]
     below = [base for base, power in sorted(dimension.items()) if power < 0]
     return (

@@ -1,4 +1,4 @@
-"""What must be true of how a panel draws: its kind, units, thresholds, colours, states."""
+"""Checks of the display of panels: types, units, thresholds, colours and states."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _COLOURS = frozenset(
 
 
 def check_kinds(view: View) -> Faults:
-    """A panel is of a kind that Grafana brings along and the house uses."""
+    """Check that the type of each panel is one of those in `KINDS`."""
     for _, panel in view.panels:
         if panel.kind not in KINDS:
             yield Fault(panel.place, f"is a {panel.kind or 'panel of no kind'}")
 
 
 def check_repeats(view: View) -> Faults:
-    """No panel is repeated for each value of a variable."""
+    """Check that no panel or row is repeated for each value of a variable."""
     for board in view.boards:
         for heading, panels in board.rows:
             if heading.get("repeat"):
@@ -47,7 +47,7 @@ def check_repeats(view: View) -> Faults:
 
 
 def check_sources(view: View) -> Faults:
-    """Everything asks the data source that is chosen."""
+    """Check that all panels and queries use the selected data source."""
     for board in view.boards:
         for panel in board.panels:
             if panel.json.get("datasource") != _SOURCE:
@@ -58,7 +58,7 @@ def check_sources(view: View) -> Faults:
 
 
 def check_targets(view: View) -> Faults:
-    """A panel has queries, with letters of their own."""
+    """Check that each panel has queries with unique letters."""
     for _, panel in view.panels:
         letters = [target.get("refId") for target in panel.targets]
         if not letters:
@@ -68,7 +68,7 @@ def check_targets(view: View) -> Faults:
 
 
 def check_units(view: View) -> Faults:
-    """Numbers have a unit that Grafana knows, save where each has a text."""
+    """Check that each panel has units of Grafana, or texts for its values."""
     for _, panel in view.panels:
         units = [value for _, value in panel.find_properties("unit")]
         units += [panel.defaults["unit"]] if panel.defaults.get("unit") else []
@@ -81,7 +81,7 @@ def check_units(view: View) -> Faults:
 
 
 def check_dimensions(view: View) -> Faults:
-    """The unit fits what the query computes, as far as names tell."""
+    """Check that the unit of a panel matches the dimension of its query, if it is known."""
     for _, question, node in parse_all(view, "target"):
         panel = question.panel
         if panel is None or panel.kind == "heatmap":
@@ -95,7 +95,7 @@ def check_dimensions(view: View) -> Faults:
 
 
 def _find_units(panel: Panel, question: Question) -> list[str]:
-    """Return the unit of a query's values; several, where overrides leave it open which."""
+    """Return the units that may apply to a query's values; unclear overrides yield none."""
     title = panel.renamed.get(f"Value #{question.place.query}") or panel.renamed.get("Value")
     own, others = [], []
     for matcher, value in panel.find_properties("unit"):
@@ -112,7 +112,7 @@ def _find_units(panel: Panel, question: Question) -> list[str]:
 
 
 def check_thresholds(view: View) -> Faults:
-    """Steps begin at the bottom and rise."""
+    """Check that threshold steps start without a value and then increase."""
     for _, panel in view.panels:
         for steps in list_steps(panel):
             values = [step.get("value") for step in steps]
@@ -126,14 +126,14 @@ def check_thresholds(view: View) -> Faults:
 
 
 def list_steps(panel: Panel) -> list[list[Json]]:
-    """Return the steps of all fields and of single ones."""
+    """Return the threshold steps of the defaults and of each override."""
     found = [panel.defaults["thresholds"]] if panel.defaults.get("thresholds") else []
     found += [value for _, value in panel.find_properties("thresholds")]
     return [list(one.get("steps") or ()) for one in found]
 
 
 def check_colours(view: View) -> Faults:
-    """Every colour is one of the palette's, where it has its one meaning."""
+    """Check that every colour belongs to the palette."""
     for board in view.boards:
         for annotation in board.annotations:
             if annotation.get("iconColor") not in _COLOURS:
@@ -158,7 +158,7 @@ def _list_colours(panel: Panel) -> Iterator[str]:
 
 
 def check_empties(view: View) -> Faults:
-    """Where there is nothing, the panel says why."""
+    """Check that each panel has a text for missing data."""
     for _, panel in view.panels:
         said = str(panel.defaults.get("noValue", ""))
         if len(said.split()) < (2 if panel.is_closed else 1):
@@ -166,7 +166,7 @@ def check_empties(view: View) -> Faults:
 
 
 def check_states(view: View) -> Faults:
-    """What is a state is a state timeline with its texts, no graph of 0 and 1."""
+    """Check that states are shown as a state timeline with texts, not as a graph of 0 and 1."""
     for board, panel in view.panels:
         if panel.kind == "state-timeline" and not panel.defaults.get("mappings"):
             yield Fault(panel.place, "its states have no texts")
@@ -181,7 +181,7 @@ def check_states(view: View) -> Faults:
 
 
 def _is_state(node: Node) -> bool:
-    """Return whether an expression's values are 0 and 1, each of one thing."""
+    """Return whether an expression's values are single states, 0 or 1."""
     match node:
         case VectorSelector():
             return bool(_STATES.search(node.name or ""))

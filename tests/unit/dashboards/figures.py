@@ -1,4 +1,4 @@
-"""What must be true of the numbers that a query computes: rates, quotients, units."""
+"""Checks of the arithmetic in queries: rates, divisions and scaling."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _RATE_INTERVAL_SECONDS = 61.0  # of MARKED
 _UNITS_OF_TIME = (("s", 1), ("min", 60), ("m", 60), ("h", 3600), ("d", 86400), ("days", 86400))
 
 _RATES = ("rate", "irate", "increase")
-# What reads a counter as one, and what only asks whether it is there.
+# Functions that treat their argument as a counter, and functions that only test its presence.
 _READS_COUNTERS = (*OF_COUNTERS, "changes", "timestamp")
 _SLOPES = ("deriv", "delta")
 _ASKS_PRESENCE = ("absent", "absent_over_time", "present_over_time", "count_over_time")
 _COUNTS = ("count", "group")
 
 _PER_CENT, _MILLISECONDS = 100, 1000
-_STATES = 60  # whole numbers below stand for states
+_STATES = 60  # smaller integers may encode states
 
 
 def walk_down(node: Node, path: Path = ()) -> Iterator[tuple[Node, Path]]:
-    """Yield an expression and every part of it, each with what it is which part of."""
+    """Yield an expression and its parts, each with its ancestors and the positions in them."""
     yield node, path
     for at, child in enumerate(children(node)):
         yield from walk_down(child, (*path, (node, at)))
 
 
 def check_rate_interval(view: View) -> Faults:
-    """`rate`, `irate` and `increase` look back `$__rate_interval`, or as far as a title says."""
+    """Check that rates use `$__rate_interval` or a range that a title names."""
     for _, question, node in parse_all(view):
         for part, path in walk_down(node):
             if not isinstance(part, MatrixSelector | SubqueryExpr) or part.range is None:
@@ -71,7 +71,7 @@ def _find_call(path: Path) -> str:
 
 
 def _is_said(seconds: float, question: Question) -> bool:
-    """Return whether a range is `$__rate_interval`, or the panel or the column names it."""
+    """Return whether a range is `$__rate_interval` or is named in a title, column or legend."""
     panel = question.panel
     if seconds == _RATE_INTERVAL_SECONDS:
         return True
@@ -85,13 +85,13 @@ def _is_said(seconds: float, question: Question) -> bool:
 
 
 def _write_range(seconds: float) -> list[str]:
-    """Write a range as titles may have it: `24 h`, `24h`, `1 d`, `day`."""
+    """Return patterns for a range in titles, which match `24 h`, `24h`, `1 d` or `day`."""
     forms = [f"{seconds / one:g} ?{name}" for name, one in _UNITS_OF_TIME if seconds % one == 0]
     return [*forms, *(name for name, one in (("hour", 3600), ("day", 86400)) if one == seconds)]
 
 
 def check_counters(view: View) -> Faults:
-    """What only counts up is asked for by its rate or increase, never as it is."""
+    """Check that a counter is queried only by its rate or increase, not by its raw value."""
     for _, question, node in parse_all(view, "target", "annotation"):
         for part, path in walk_down(node):
             is_read = any(_reads_as_counter(parent, at) or _is_rise(parent) for parent, at in path)
@@ -104,7 +104,7 @@ def _is_counter(node: VectorSelector, house: House) -> bool:
 
 
 def _is_rise(node: Node) -> bool:
-    """Return whether it compares a counter with what the same counter was before."""
+    """Return whether an operation compares a counter with its own earlier value."""
     if not (isinstance(node, BinaryExpr) and str(node.op) in ("-", "unless")):
         return False
     now, before = children(node)
@@ -113,7 +113,7 @@ def _is_rise(node: Node) -> bool:
 
 
 def check_bars(view: View) -> Faults:
-    """Bars count what happened in each step: by windows that overlap, one event is in several."""
+    """Check that bars count events in windows of one step, since overlaps count events twice."""
     for _, question, node in parse_all(view, "target"):
         custom = question.panel.defaults.get("custom", {}) if question.panel else {}
         if custom.get("drawStyle") != "bars":
@@ -126,7 +126,7 @@ def check_bars(view: View) -> Faults:
 
 
 def _is_step(seconds: float, question: Question) -> bool:
-    """Return whether a panel's least step is that long."""
+    """Return whether a panel's minimum interval has this length."""
     step = str(question.panel.json.get("interval", "")) if question.panel else ""
     units = dict(_UNITS_OF_TIME)
     return step[:-1].isdigit() and int(step[:-1]) * units.get(step[-1], 0) == seconds
@@ -144,7 +144,7 @@ def _reads_as_counter(parent: Node, at: int) -> bool:
 
 
 def check_divisions(view: View) -> Faults:
-    """Nothing is divided by what may be 0."""
+    """Check that no query divides by an expression that may be 0."""
     for _, question, node in parse_all(view):
         for part in walk(node):
             if isinstance(part, BinaryExpr) and str(part.op) in ("/", "%"):
@@ -184,7 +184,10 @@ def _is_guarded_operation(operator: str, left: Node, right: Node) -> bool:
 
 
 def check_scaling(view: View) -> Faults:
-    """Grafana does units, save in labels: a query scales by limits, per cent into ratios, times into dates."""
+    """Check that a query scales only by limits, per cent to ratios, and times to dates.
+
+    Grafana scales all other units. Values that become labels are exempt.
+    """
     limits = set(read_limits(view.house.book).values())
     for _, question, node in parse_all(view):
         for part, path in walk_down(node):
@@ -202,7 +205,7 @@ def check_scaling(view: View) -> Faults:
 
 
 def _is_in_label(path: Path) -> bool:
-    """Return whether an expression becomes the text of a label."""
+    """Return whether an expression's value becomes the text of a label."""
     return any(
         isinstance(parent, AggregateExpr) and str(parent.op) == "count_values" for parent, _ in path
     )

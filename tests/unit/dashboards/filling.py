@@ -1,7 +1,7 @@
-"""Grafana's variables in queries, filled in as Grafana does it.
+"""Substitution of Grafana's variables in queries, as Grafana does it.
 
-A variable of which several values can be chosen becomes one value, `(a|b)`, or its `allValue`; the
-matcher around it must take all three, and `=` takes the first alone.
+A variable with several choices is replaced with one value, `(a|b)`, or its `allValue`. The matcher
+must accept all three, but `=` accepts only a single value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VARIABLE = re.compile(
     r"|\[\[(?P<old>\w+)(?::\w+)?\]\]"
 )
 
-# What no board defines and Grafana knows.
+# Grafana's built-in variables, which no dashboard defines.
 BUILT_IN = frozenset(
     {
         "__rate_interval",
@@ -37,8 +37,8 @@ BUILT_IN = frozenset(
     }
 )
 
-# Two values each; any other variable takes its name. Grafana escapes what means something in a
-# regular expression, so these have nothing of the kind.
+# Two values for each variable; other variables get values derived from their names. The values
+# contain no special characters of regular expressions, which Grafana would escape.
 _KNOWN: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "job": ("trainvitals", "prometheus"),
@@ -52,12 +52,12 @@ _KNOWN: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What Grafana fills in for the time variables: one way of looking at a board.
+    """The values of Grafana's time variables for one time range and screen width.
 
     Attributes:
-        rate_interval: Of `$__rate_interval`: max(step + scrape interval, 4 scrape intervals).
-        interval: Of `$__interval`, the step.
-        range_seconds: Of `$__range` and `$__range_s`, what the time picker shows.
+        rate_interval: The `$__rate_interval`: max(step + scrape interval, 4 scrape intervals).
+        interval: The `$__interval`, which is the step.
+        range_seconds: The `$__range` in seconds, which is the range of the time picker.
     """
 
     rate_interval: str
@@ -65,7 +65,7 @@ class Times:
     range_seconds: int
 
     def by_variable(self) -> dict[str, str]:
-        """Return what is filled in, by variable."""
+        """Return the values by the name of the variable."""
         return {
             "__rate_interval": self.rate_interval,
             "__interval": self.interval,
@@ -78,18 +78,18 @@ class Times:
         }
 
 
-# An hour on a wide screen, and a week on a narrow one, at a scrape interval of 5 s.
+# An hour on a wide screen and a week on a narrow screen, for a scrape interval of 5 s.
 HOUR = Times("20s", "5s", 3600)
 WEEK = Times("20m5s", "20m", 7 * 24 * 3600)
 
 
 def list_values(board: Board) -> dict[str, tuple[str, str, str]]:
-    """Return what each variable of a board can become: one value, several, all."""
+    """Return three replacements for each variable of a dashboard: one value, several, all."""
     values = {}
     for variable in board.variables:
         name = str(variable.get("name"))
         one, other = _KNOWN.get(name, (f"{name}-1", f"{name}-2"))
-        if variable.get("type") == "textbox":  # whoever writes nothing in it leaves it empty
+        if variable.get("type") == "textbox":  # a text box is empty unless it has a default
             one, other = str(variable.get("query") or ""), "1"
         if is_multiple(variable):
             several = f"({one}|{other})"
@@ -100,12 +100,12 @@ def list_values(board: Board) -> dict[str, tuple[str, str, str]]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Write values in place of variables; those that nobody knows stay."""
+    """Replace variables with values; variables without a value are kept."""
     return VARIABLE.sub(lambda found: values.get(_name(found), found[0]), text)
 
 
 def fill_thrice(text: str, board: Board) -> tuple[str, str, str]:
-    """Fill a query in with one value for each variable, with several, and with all."""
+    """Return a query with one value for each variable, with several values, and with all."""
     values = list_values(board)
     ways = [{name: three[at] for name, three in values.items()} for at in range(3)]
     one, several, every = ways
@@ -117,7 +117,7 @@ def fill_thrice(text: str, board: Board) -> tuple[str, str, str]:
 
 
 def find_variables(text: str) -> set[str]:
-    """Name the variables in a text; `$1` is a group of a regular expression."""
+    """Return the names of the variables in a text; `$1` is a regular expression's group."""
     return {name for found in VARIABLE.finditer(text) if not (name := _name(found)).isdigit()}
 
 

@@ -1,4 +1,4 @@
-"""What a check finds: where, what is wrong, and what to do."""
+"""The input and the findings of the lint: places, faults, checks and exclusions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.unit.dashboards.boards import Board, Panel, Place
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that boards are compared with.
+    """The dashboards and all data that the checks compare them with.
 
     Attributes:
-        boards: The boards.
+        boards: The dashboards.
         house: The rules and metrics.
         units: The ids of Grafana's units.
-        settings: Grafana's provisioning files by their path in `grafana/provisioning`.
+        settings: Grafana's provisioning files, by path in `grafana/provisioning`.
     """
 
     boards: tuple[Board, ...]
@@ -31,17 +31,17 @@ class View:
 
     @property
     def panels(self) -> Iterator[tuple[Board, Panel]]:
-        """Every panel with its board."""
+        """Every panel with its dashboard."""
         return ((board, panel) for board in self.boards for panel in board.panels)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong somewhere.
+    """A fault of a dashboard.
 
     Attributes:
-        place: Where.
-        says: What.
+        place: The place of the fault.
+        says: The description of the fault.
     """
 
     place: Place
@@ -53,9 +53,9 @@ class Check:
     """One rule of the lint.
 
     Attributes:
-        id: Its name, by which `exclusions.yml` calls it.
-        find: Finds its faults.
-        act: What to do about one.
+        id: The name of the rule, which `exclusions.yml` uses.
+        find: The function that finds the faults.
+        act: The advice on how to fix a fault.
     """
 
     id: str
@@ -76,20 +76,20 @@ class Finding:
     fault: Fault
 
     def __str__(self) -> str:
-        """Write where, what, which check and what to do, on one line."""
+        """Return the place, the fault, the check and the advice on one line."""
         return f"{self.fault.place}: {self.fault.says} [{self.check.id}: {self.check.act}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """A fault that is meant.
+    """An intended fault.
 
     Attributes:
-        board: The board's title.
+        board: The title of the dashboard.
         rule: The id of the check.
-        reason: Why it is meant.
-        panel: Row and title of the panel, as `Disk > Fill by mount`; empty: of the whole board.
-        query: The letter of the query; empty: all of them.
+        reason: The reason for the exclusion.
+        panel: Row and title of the panel, as `Disk > Fill by mount`; empty for the dashboard.
+        query: The letter of the query; empty for all queries.
     """
 
     board: str
@@ -99,7 +99,7 @@ class Exclusion:
     query: str = ""
 
     def covers(self, finding: Finding) -> bool:
-        """Return whether a finding is meant."""
+        """Return whether the exclusion applies to a finding."""
         place = finding.fault.place
         panel = " > ".join(part for part in (place.row, place.panel) if part)
         return (self.board, self.rule, self.panel) == (place.board, finding.check.id, panel) and (
@@ -108,10 +108,10 @@ class Exclusion:
 
 
 def read_exclusions(path: Path) -> tuple[Exclusion, ...]:
-    """Read what is meant.
+    """Read the exclusions from a file.
 
     Raises:
-        TypeError: An entry lacks a board, a rule or a reason, or has a key that none has.
+        TypeError: An entry lacks a board, a rule or a reason, or has an unknown key.
     """
     entries = yaml.safe_load(path.read_text(encoding="utf-8"))["exclusions"] or ()
     return tuple(Exclusion(**entry) for entry in entries)

@@ -1,4 +1,4 @@
-"""What ties alerts to boards: every alert has a panel that shows what it is about, and names it."""
+"""Checks of the links between alerts and dashboards: a panel names and shows each alert."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.unit.dashboards.queries import parse
 
 Faults = Iterator[Fault]
 
-# Limits that no line can be drawn at: how long something counts, and which exit code is meant.
+# Limits that cannot be drawn as a line: time windows and exit codes.
 _NO_LINE = ("window_seconds", "exit_code")
-_STATES = (0, 1)  # steps between states are no limits
+_STATES = (0, 1)  # steps between states are not limits
 _IN_PASSING = 2
 _COLOURS = {"critical": CRITICAL, "warning": WARNING}
 
 
 def check_addresses(view: View) -> Faults:
-    """An alert's `dashboard_url` leads to a board that there is, with variables that it has."""
+    """Check that an alert's `dashboard_url` names an existing dashboard and its variables."""
     boards = {board.uid: board for board in view.boards}
     for alert in view.house.book.alerts:
         uid = find_dashboard(alert)
@@ -47,13 +47,13 @@ def check_addresses(view: View) -> Faults:
 
 def _find_variables(alert: Rule) -> set[str]:
     url = re.sub(r"\{\{.*?\}\}", "_", alert.annotations.get("dashboard_url", ""))
-    url = url.replace("_&", "&")  # what `with` begins and ends is no value
+    url = url.replace("_&", "&")  # the actions `with` and `end` are not values
     keys = [key for key, _ in parse_qsl(urlsplit(url).query)]
     return {key.removeprefix("var-") for key in keys if key.startswith("var-")}
 
 
 def check_homes(view: View) -> Faults:
-    """On the board to which an alert leads, a panel names it."""
+    """Check that a panel names each alert on the dashboard to which the alert links."""
     boards = {board.uid: board for board in view.boards}
     for alert in view.house.book.alerts:
         board = boards.get(find_dashboard(alert))
@@ -66,7 +66,7 @@ def _list_homes(alert: Rule, board: Board) -> list[Panel]:
 
 
 def check_named(view: View) -> Faults:
-    """An alert that a panel names is there, and the panel asks what the alert is about."""
+    """Check that an alert that a panel names exists, and that the panel queries its subject."""
     subjects = find_subjects(view.house.book)
     for board, panel in view.panels:
         for name in panel.alerts:
@@ -82,17 +82,17 @@ def _shows(subjects: set[str], board: Board, panel: Panel, book: Rulebook) -> bo
     nodes = [parse(one, board) for one in board.questions if one.panel is panel]
     asked = {name for node in nodes if node is not None for name in _select(node)}
     asked = _resolve(asked, book)
-    if not subjects:  # it is always true, so that only itself shows it
+    if not subjects:  # an alert without a metric is visible only in ALERTS
         return "ALERTS" in asked
     patterns = [name for name in subjects if not re.fullmatch(r"[\w:]+", name)]
     return bool(asked & subjects) or any(re.fullmatch(p, one) for p in patterns for one in asked)
 
 
 def find_subjects(book: Rulebook) -> dict[str, set[str]]:
-    """Name what each alert is about, through records.
+    """Return the subject metrics of each alert, resolved through recording rules.
 
-    That is what its value is made of, and what it alone is conditional on; but not what several
-    alerts ask in passing, as `training_process_up`.
+    The subjects are the metrics of the alert's value and those of its own conditions. Conditions
+    that more than two alerts share, such as `training_process_up`, are omitted.
     """
     conditions = {alert.name: _list_conditions(alert) for alert in book.alerts}
     passing = Counter(name for several in conditions.values() for name in several)
@@ -118,14 +118,14 @@ def _select_measured(node: Node) -> set[str]:
 
 
 def _select(node: Node) -> set[str]:
-    """Name what an expression selects; a pattern of names is given as it is."""
+    """Return the metrics that an expression selects; patterns of names are returned unchanged."""
     selectors = [part for part in walk(node) if isinstance(part, VectorSelector)]
     patterns = {m.value for one in selectors for m in one.matchers.matchers if m.name == "__name__"}
     return {one.name for one in selectors if one.name} | patterns
 
 
 def _resolve(names: set[str], book: Rulebook) -> set[str]:
-    """Add to names what they are recorded from."""
+    """Return the names with all metrics from which they are recorded."""
     found, waiting = set(names), list(names)
     while waiting:
         for record in book.find_record(waiting.pop()):
@@ -136,7 +136,7 @@ def _resolve(names: set[str], book: Rulebook) -> set[str]:
 
 
 def check_limits(view: View) -> Faults:
-    """Where an alert has a limit, its home has a line or step there, and none elsewhere."""
+    """Check that panels draw the limits of the alerts they name, and no other limits."""
     limits = read_limits(view.house.book)
     boards = {board.uid: board for board in view.boards}
     alerts = {alert.name: alert for alert in view.house.book.alerts}
@@ -154,7 +154,7 @@ def check_limits(view: View) -> Faults:
 
 
 def check_limit_colours(view: View) -> Faults:
-    """A line where an alert begins has the colour of its severity on one side."""
+    """Check that a step at an alert's limit has the colour of the severity on one side."""
     limits = read_limits(view.house.book)
     alerts = {alert.name: alert for alert in view.house.book.alerts}
     for _, panel in view.panels:
@@ -169,7 +169,7 @@ def check_limit_colours(view: View) -> Faults:
 
 
 def _find_own(alert: Rule, limits: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits that an alert's value is compared with and that a line can be drawn at."""
+    """Return the limits of an alert's value that can be drawn as a line."""
     prefix = f"threshold:{write_snake(alert.name)}:"
     names = {name for name in _select_measured(alert.parse()) if name.startswith(prefix)}
     return {name: limits[name] for name in sorted(names) if not name.endswith(_NO_LINE)}
@@ -190,7 +190,7 @@ def _list_values(panel: Panel) -> list[float]:
 
 
 def _is_any(value: float, limits: Mapping[str, float]) -> bool:
-    """Return whether a number is a limit: as it is, as a ratio, or seen from the other side."""
+    """Return whether a number is a limit, also negated, as a ratio, or as its complement."""
     return any(
         math.isclose(value, form, rel_tol=1e-9)
         for name, limit in limits.items()

@@ -1,7 +1,7 @@
-"""The lint of the boards: every rule that they keep, and what to do about one that is broken.
+"""The lint of the dashboards: all checks, each with the advice on how to fix a fault.
 
-The first rules are those of Grafana's dashboard-linter, under its names; then come those that tie
-boards to what they show, and those that make them one family.
+Some checks are those of Grafana's dashboard-linter, with the same names. Others compare the
+dashboards with their data and with each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.unit.dashboards.units import read_units
 
 EXCLUSIONS = Path(__file__).with_name("exclusions.yml")
 
-# What is asked: C3 and what it needs of the catalogue.
+# Checks of queries.
 OF_QUERIES = (
     Check("target-promql", queries.check_parses, "mend the PromQL"),
     Check("template-label-promql", queries.check_variables_parse, "name a metric and its label"),
@@ -52,7 +52,7 @@ OF_QUERIES = (
     Check("scaling", figures.check_scaling, "choose a unit; Grafana scales"),
 )
 
-# What each panel shows, and how.
+# Checks of panels.
 OF_PANELS = (
     Check("kinds", drawing.check_kinds, "use a function of grafana/build/panels.py"),
     Check("repeat", drawing.check_repeats, "aggregate, or topk(10, …)"),
@@ -89,7 +89,7 @@ OF_PANELS = (
     Check("rows-lead-on", wording.check_rows_lead_on, "give its Key a link"),
 )
 
-# The boards themselves.
+# Checks of whole dashboards.
 OF_BOARDS = (
     Check("family", boardwide.check_family, "uids and titles are fixed: links refer to them"),
     Check("unique", boardwide.check_unique, "choose another"),
@@ -126,7 +126,7 @@ OF_BOARDS = (
     Check("cost", arrangement.check_cost, "close a row, or ask less"),
 )
 
-# Alerts and their homes; Grafana's own files.
+# Checks of the links from alerts, and of Grafana's provisioning files.
 OF_OTHERS = (
     Check("L8-address", homes.check_addresses, "mend dashboard_url, or add the variable"),
     Check("L8-home", homes.check_homes, "name it in About.alerts of the panel that shows it"),
@@ -143,7 +143,7 @@ CHECKS: Sequence[Check] = (*OF_QUERIES, *OF_PANELS, *OF_BOARDS, *OF_OTHERS)
 
 
 def read_view() -> View:
-    """Read the boards as they are committed, and what they are compared with."""
+    """Read the committed dashboards and the data to compare them with."""
     return View(
         boards=read_boards(),
         house=add_alerts(read_house()),
@@ -153,17 +153,17 @@ def read_view() -> View:
 
 
 def find(check: Check, view: View, exclusions: Iterable[Exclusion] = ()) -> list[Finding]:
-    """Return what a check finds and nobody meant."""
+    """Return the findings of a check that no exclusion covers."""
     found = dict.fromkeys(Finding(check, fault) for fault in check.find(view))
     return [one for one in found if not any(exclusion.covers(one) for exclusion in exclusions)]
 
 
 def find_unused(view: View, exclusions: Iterable[Exclusion]) -> list[Exclusion]:
-    """Return the exclusions that exclude nothing."""
+    """Return the exclusions that cover no finding."""
     found = [finding for check in CHECKS for finding in find(check, view)]
     return [one for one in exclusions if not any(one.covers(finding) for finding in found)]
 
 
 def read_excluded() -> tuple[Exclusion, ...]:
-    """Read the exclusions that are committed."""
+    """Read the committed exclusions."""
     return read_exclusions(EXCLUSIONS)

@@ -1,4 +1,4 @@
-"""What must be true of the files by which Grafana finds data sources and boards."""
+"""Checks of Grafana's provisioning files for data sources and dashboards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Faults = Iterator[Fault]
 PROVISIONING = ROOT / "grafana/provisioning"
 _WHERE = "grafana/provisioning"
 
-# Grafana ignores a key that it does not know, so that a slip of the pen is never told.
+# Grafana ignores unknown keys, so it does not report a misspelt key.
 _SOURCE_KEYS = frozenset(
     {
         *("name", "type", "uid", "access", "url", "isDefault", "editable", "jsonData", "orgId"),
@@ -43,14 +43,15 @@ _PROVIDER_KEYS = frozenset(
     }
 )
 _OPTION_KEYS = frozenset({"path", "foldersFromFilesStructure"})
-# Grafana reads these at each start and reports an error for one that is missing: `notifiers` up to
-# 10, the others in 10.4 to 13. Files with other suffixes are skipped, in `alerting` with a warning.
+# Grafana reads these folders at each start and reports an error if one is missing: `notifiers` up
+# to version 10, the others in 10.4 to 13. Files with other suffixes are skipped, in `alerting` with
+# a warning.
 _FOLDERS = ("alerting", "dashboards", "datasources", "notifiers", "plugins")
 _SUFFIXES = (".yaml", ".yml")
 
 
 def read_settings(directory: Path = PROVISIONING) -> dict[str, Any]:
-    """Read every file of provisioning, by its path."""
+    """Read all provisioning files, by path."""
     paths = sorted(directory.glob("*/*"))
     return {
         str(path.relative_to(directory)): yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -59,7 +60,7 @@ def read_settings(directory: Path = PROVISIONING) -> dict[str, Any]:
 
 
 def check_folders(view: View) -> Faults:
-    """Every folder that Grafana reads has a file, and every file a suffix that it accepts."""
+    """Check that each folder that Grafana reads has a file, and each file an accepted suffix."""
     folders = {name.partition("/")[0] for name in view.settings}
     for missing in sorted(set(_FOLDERS) - folders):
         yield Fault(Place(f"{_WHERE}/{missing}"), "is missing: an error at each start of Grafana")
@@ -69,7 +70,7 @@ def check_folders(view: View) -> Faults:
 
 
 def check_keys(view: View) -> Faults:
-    """Every key is one that Grafana knows."""
+    """Check that Grafana knows every key."""
     for name, document in view.settings.items():
         kind = name.partition("/")[0]
         listed = {"datasources": "datasources", "dashboards": "providers"}.get(kind, "")
@@ -110,7 +111,7 @@ def _list(view: View, kind: str, key: str) -> list[tuple[str, Mapping[str, Any]]
 
 
 def check_sources(view: View) -> Faults:
-    """Prometheus is the default, asked at its scrape interval; what it refers to is there."""
+    """Check the data sources: the default, the scrape interval, and references to other uids."""
     sources = _list(view, "datasources", "datasources")
     uids = [entry.get("uid") for _, entry in sources]
     if view.settings and [entry.get("type") for _, entry in sources if entry.get("isDefault")] != [
@@ -132,7 +133,7 @@ def check_sources(view: View) -> Faults:
 
 
 def check_providers(view: View) -> Faults:
-    """The boards come from one folder of files into one of Grafana's, which stays as it is."""
+    """Check that one provider loads the dashboards into a fixed, read-only folder of Grafana."""
     providers = _list(view, "dashboards", "providers")
     if view.settings and len(providers) != 1:
         yield Fault(Place(f"{_WHERE}/dashboards"), f"{len(providers)} providers, not one")

@@ -1,4 +1,4 @@
-"""What must be true of every query: of panels, annotations and variables."""
+"""Checks of all queries of panels, annotations and variables."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.unit.dashboards.findings import Fault, View
 
 Faults = Iterator[Fault]
 
-# Ranges that nobody writes, to know again what was filled in.
+# Unusual ranges, by which substituted values can be recognised.
 MARKED = Times("61s", "13s", 3607)
 
-# A moment that a selector is fixed to. It changes no label and no unit, and the rules have none.
+# The `@` modifier, which changes neither labels nor units and which no rule uses.
 _AT = re.compile(r"@\s*(?:(?:end|start)\(\)|[\d.]+)")
 
-# What Prometheus 2.42, the oldest that boards are for, or 3.x does not have.
+# Functions that are missing in Prometheus 2.42, the oldest supported version, or in 3.x.
 _NOT_EVERYWHERE = frozenset(
     {
         *("limitk", "limit_ratio", "info", "sort_by_label", "sort_by_label_desc"),
@@ -48,7 +48,7 @@ _NOT_EVERYWHERE = frozenset(
 
 @cache
 def _parse(text: str) -> Node | str:
-    """Parse PromQL; where that fails, give the parser's words."""
+    """Parse PromQL; return the parser's message if that fails."""
     try:
         return promql_parser.parse(text)  # type: ignore[return-value]  # has no union
     except ValueError as error:
@@ -56,28 +56,28 @@ def _parse(text: str) -> Node | str:
 
 
 def parse(question: Question, board: Board) -> Node | None:
-    """Parse a query with one value for each variable, and without `@`; None: it cannot be parsed."""
+    """Parse a query with one value for each variable and without `@`; return None on errors."""
     one = {name: values[0] for name, values in list_values(board).items()}
     node = _parse(_AT.sub("", fill(question.expr, one | MARKED.by_variable())))
     return None if isinstance(node, str) else node
 
 
 def parse_all(view: View, *kinds: str) -> Iterator[tuple[Board, Question, Node]]:
-    """Yield every query that can be parsed, or those of some kinds."""
+    """Yield every query of these kinds, or of all kinds, that can be parsed."""
     for board, question in list_questions(view, *kinds):
         if (node := parse(question, board)) is not None:
             yield board, question, node
 
 
 def list_questions(view: View, *kinds: str) -> Iterator[tuple[Board, Question]]:
-    """Yield every query, or those of some kinds."""
+    """Yield every query of these kinds, or of all kinds."""
     for board in view.boards:
         asked = board.questions
         yield from ((board, one) for one in asked if not kinds or one.kind in kinds)
 
 
 def check_parses(view: View) -> Faults:
-    """PromQL parses and its types fit, with one value for each variable, several, and all."""
+    """Check that each query parses with one value for each variable, with several, and with all."""
     for board, question in list_questions(view, "target", "annotation"):
         if question.expr.strip():
             yield from _find_errors(board, question)
@@ -86,7 +86,7 @@ def check_parses(view: View) -> Faults:
 
 
 def check_variables_parse(view: View) -> Faults:
-    """A variable asks for a label of a metric, or for the result of a query."""
+    """Check that each variable queries the labels of a metric or the result of a query."""
     for board, question in list_questions(view, "variable"):
         if question.expr:
             yield from _find_errors(board, question)
@@ -105,7 +105,7 @@ def _find_errors(board: Board, question: Question) -> Faults:
 
 
 def check_equality(view: View) -> Faults:
-    """Where several values can be chosen, the matcher takes a pattern."""
+    """Check that a variable with several choices is matched with a pattern, not with `=`."""
     for board, question in list_questions(view):
         several = {name: values[1] for name, values in list_values(board).items()}
         filled = {several[name]: name for name in board.multiple}
@@ -118,14 +118,14 @@ def check_equality(view: View) -> Faults:
 
 
 def check_results(view: View) -> Faults:
-    """A query gives a vector or a number: nothing else can be drawn."""
+    """Check that each query returns an instant vector or a scalar, as only these can be drawn."""
     for _, question, node in parse_all(view):
         if isinstance(node, MatrixSelector | SubqueryExpr | StringLiteral):
             yield Fault(question.place, f"gives no vector: {write(node)}")
 
 
 def check_functions(view: View) -> Faults:
-    """Prometheus 2.42 and 3.x both have every function."""
+    """Check that Prometheus 2.42 and 3.x both have every function."""
     for _, question, node in parse_all(view):
         for part in walk(node):
             name = part.func.name if isinstance(part, Call) else ""
@@ -135,12 +135,12 @@ def check_functions(view: View) -> Faults:
 
 
 def check_metrics(view: View) -> Faults:
-    """Every name is recorded, or served by the exporter, Prometheus or Alertmanager."""
+    """Check that each metric is recorded or served by the exporter, Prometheus or Alertmanager."""
     yield from _judge(view, expressions.check_metrics)
 
 
 def check_labels(view: View) -> Faults:
-    """Every label that is matched, kept or joined is on the metric, and can have that value."""
+    """Check that each label in a query exists on the metric and can have the matched value."""
     yield from _judge(view, expressions.check_matchers)
     yield from _judge(view, expressions.check_named_labels)
     for _, question, node in parse_all(view, "variable"):
@@ -149,12 +149,12 @@ def check_labels(view: View) -> Faults:
 
 
 def check_types(view: View) -> Faults:
-    """`rate` and the like are asked of counters, `deriv` and the like of gauges."""
+    """Check that `rate` and similar functions get counters, and `deriv` and similar get gauges."""
     yield from _judge(view, expressions.check_types)
 
 
 def check_joins(view: View) -> Faults:
-    """Where vectors of different labels meet, `on` names them, job and instance among them."""
+    """Check that vectors with different labels are joined `on` labels, with job and instance."""
     yield from _judge(view, expressions.check_matching)
     for _, question, node in parse_all(view):
         for part in walk(node):
@@ -164,7 +164,7 @@ def check_joins(view: View) -> Faults:
 
 
 def _find_missing(node: BinaryExpr, house: House) -> list[str]:
-    """Name the labels of a target that both sides have and `on` leaves out; `on ()` is for any."""
+    """Return those of job and instance that both sides have but `on` omits; `on ()` is exempt."""
     matching = node.modifier.matching if node.modifier is not None else None
     is_for_any = matching is not None and not matching.labels and str(node.op) in SETS
     if matching is None or is_for_any or "on (" not in str(node.modifier):
@@ -174,7 +174,7 @@ def _find_missing(node: BinaryExpr, house: House) -> list[str]:
 
 
 def _judge(view: View, check: Callable[[House], Iterator[str]]) -> Faults:
-    """Have a check of rules judge the queries."""
+    """Apply a check of rules to the queries."""
     asked = {f"q{at}": (one, node) for at, (_, one, node) in enumerate(parse_all(view))}
     texts = {name: write(node) for name, (_, node) in asked.items()}
     for complaint in check(add_questions(view.house, texts)):
@@ -184,24 +184,24 @@ def _judge(view: View, check: Callable[[House], Iterator[str]]) -> Faults:
 
 
 def check_job(view: View) -> Faults:
-    """Every selector of a target's series takes the job that is chosen."""
+    """Check that each selector of a target's series matches the selected job."""
     yield from _find_unmatched(view, "job")
 
 
 def check_instance(view: View) -> Faults:
-    """Every selector of a target's series takes the instance that is chosen."""
+    """Check that each selector of a target's series matches the selected instance."""
     yield from _find_unmatched(view, "instance")
 
 
 def _find_unmatched(view: View, label: str) -> Faults:
     for board, question, node in parse_all(view):
         if question.kind == "variable" and not _comes_after(board, question, label):
-            continue  # what is chosen before cannot depend on it
+            continue  # a variable cannot depend on a later variable
         chosen = list_values(board).get(label, ("",))[0]
         for part in walk(node):
             if isinstance(part, VectorSelector) and is_of_a_target(part.name or "", view.house):
                 matched = [m.value for m in part.matchers.matchers if m.name == label]
-                # `$job|` takes also what has no job, such as alerts about Prometheus itself.
+                # `$job|` also matches series without a job, such as alerts about Prometheus.
                 if not chosen or not {chosen, f"{chosen}|"} & {*matched}:
                     yield Fault(question.place, f'{part.name} lacks {label}=~"${label}"')
 

@@ -1,4 +1,4 @@
-"""What must be true because of how Grafana draws: seen in a running one, and found in its source."""
+"""Checks that follow from Grafana's rendering, as observed and as found in its source."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TEXT_MODES = ("value", "value_and_name")
 _RANKS = {CRITICAL: 0, WARNING: 1}
 _UUID = measure_text("GPU-f91d317e-585c-556d-9a0b-0123456789ab")
 _ALL_DIGITS = ("sci",)
-# Not what is the same on all figures: `now`.
+# A legend that names a label, other than `when`, which is the same for all stats.
 _NAMES_A_THING = re.compile(r"\{\{(?!when\b)\w+\}\}")
 
 
 def find_property(panel: Panel, column: str, path: str) -> Any:
-    """Return what holds for a column: the last override of it, else what holds for all; None: nothing."""
+    """Return a property of a column: its last override, or else the default, or else None."""
     found: Any = panel.defaults
     for key in path.split("."):
         found = found.get(key) if isinstance(found, dict) else None
@@ -45,16 +45,16 @@ def _is_for(matcher: Json, column: str) -> bool:
 
 
 def list_columns(panel: Panel) -> Iterator[tuple[str, bool]]:
-    """Yield the title of each column of a table, and whether it is a value rather than a label."""
+    """Yield the title of each column of a table, and whether the column is a value."""
     for field, title in panel.renamed.items():
         yield title, field == "Value" or field.startswith("Value #")
 
 
 def check_timelines(view: View) -> Faults:
-    """The colours of states are those of their mappings.
+    """Check that a state timeline takes its colours from mappings, with the fixed colour mode.
 
-    With thresholds as colour mode Grafana merges numbers by threshold and never looks at mappings:
-    each band has one colour, and the name of a range of numbers for a text.
+    With thresholds as colour mode, Grafana merges values by threshold and ignores mappings. Each
+    band then has one colour and the name of a range as its text.
     """
     for _, panel in view.panels:
         mode = (panel.defaults.get("color") or {}).get("mode")
@@ -63,7 +63,7 @@ def check_timelines(view: View) -> Faults:
 
 
 def check_nothing(view: View) -> Faults:
-    """A state that is not known has no text on a timeline: it would be an entry of the legend."""
+    """Check that unknown states have no text on a timeline, because it would be in the legend."""
     for _, panel in view.panels:
         for mapping in panel.defaults.get("mappings") or ():
             text = (mapping.get("options", {}).get("result") or {}).get("text")
@@ -72,17 +72,17 @@ def check_nothing(view: View) -> Faults:
 
 
 def check_reach(view: View) -> Faults:
-    """The text for a panel without data reaches no cell, link, axis or legend."""
+    """Check that the text for missing data applies to no cell, link, axis or legend."""
     for _, panel in view.panels:
         columns = [title for title, _ in list_columns(panel)] or ["any"]
         said = {title: find_property(panel, title, "noValue") for title in columns}
         for title in [title for title, text in said.items() if text]:
-            if panel.kind != "stat":  # which shows one value, where the text belongs
+            if panel.kind != "stat":  # a stat shows the text in place of its only value
                 yield Fault(panel.place, f"writes {said[title]!r} where {title} has no value")
 
 
 def check_label_units(view: View) -> Faults:
-    """What comes from a label, and only that, is a text: as a number 0013 is 13, and 1e3 is 1 K."""
+    """Check that only columns of labels are texts; as a number, 0013 would be 13, and 1e3 1 K."""
     for _, panel in view.panels:
         for title, is_value in list_columns(panel):
             unit = find_property(panel, title, "unit")
@@ -93,7 +93,7 @@ def check_label_units(view: View) -> Faults:
 
 
 def check_unknown(view: View) -> Faults:
-    """What is not known is not green: where values have colours, null has a neutral one."""
+    """Check that coloured values have a mapping with a neutral colour for an unknown value."""
     for _, panel in view.panels:
         titles = [title for title, is_value in list_columns(panel) if is_value]
         for title in titles if panel.kind == "table" else [""]:
@@ -120,7 +120,7 @@ def _find_null_colour(mappings: list[Json]) -> str | None:
 
 
 def check_variable_targets(view: View) -> Faults:
-    """A variable's query has a name, without which Grafana 9 and 10 may refuse it."""
+    """Check that a variable's query has a refId, which Grafana 9 and 10 may require."""
     for board in view.boards:
         for variable in (one for one in board.variables if one.get("type") == "query"):
             if not (variable.get("query") or {}).get("refId"):
@@ -129,7 +129,7 @@ def check_variable_targets(view: View) -> Faults:
 
 
 def check_fills(view: View) -> Faults:
-    """An area is filled under a single line, or where areas are stacked; several turn to mud."""
+    """Check that areas are filled only under a single line, in stacked areas, or in bars."""
     for _, panel in view.panels:
         custom = panel.defaults.get("custom") or {}
         is_area = custom.get("drawStyle") == "bars" or custom.get("lineWidth") == 0
@@ -140,7 +140,7 @@ def check_fills(view: View) -> Faults:
 
 
 def check_figures(view: View) -> Faults:
-    """A figure is one value in its colour, on the panel's own ground, with a name if that tells."""
+    """Check that a stat shows a coloured value on a plain ground, and a name only for a label."""
     for _, panel in view.panels:
         if panel.kind != "stat":
             continue
@@ -156,7 +156,7 @@ def check_figures(view: View) -> Faults:
 
 
 def check_calm(view: View) -> Faults:
-    """What is in order has no colour in figures, words, gauges and bands: trouble is seen at once."""
+    """Check that values in order are not coloured, so that faults are visible at once."""
     for _, panel in view.panels:
         titles = [title for title, _ in list_columns(panel)] if panel.kind == "table" else [""]
         for title in titles:
@@ -187,9 +187,9 @@ def _list_shown(panel: Panel, title: str) -> dict[str, Json]:
 
 
 def check_order(view: View) -> Faults:
-    """A table that is sorted by what is coloured has the worst first: red before orange before others.
+    """Check that a table sorted by a coloured column shows red before orange before others.
 
-    It is sorted by columns that it has, and by a label only where its texts are ranked.
+    A table must be sorted by an existing column, and by a label only if its texts are ranked.
     """
     for _, panel in view.panels:
         columns = dict(list_columns(panel))
@@ -213,7 +213,7 @@ def _is_number(text: str) -> bool:
 
 
 def check_digits(view: View) -> Faults:
-    """A unit that Grafana writes with every digit of a number has a number of decimals."""
+    """Check that a unit which Grafana would write with all digits has a number of decimals."""
     for _, panel in view.panels:
         for title in [title for title, _ in list_columns(panel)] or [""]:
             unit = find_property(panel, title, "unit")
@@ -222,7 +222,7 @@ def check_digits(view: View) -> Faults:
 
 
 def check_texts(view: View) -> Faults:
-    """A label is seen whole: a UUID in a column as wide, any other text on a click if it is cut."""
+    """Check that a label's full text is visible, a UUID directly and other texts on a click."""
     for _, panel in view.panels:
         for field, title in panel.renamed.items() if panel.kind == "table" else ():
             width = find_property(panel, title, "custom.width") or 0

@@ -1,8 +1,8 @@
-"""What is left of a board that goes through Grafana's own models.
+"""The round trip of a dashboard through Grafana's own models, to find unknown keys.
 
-grafana-foundation-sdk is generated from Grafana's schema: whatever it does not know is lost on the
-way through it, at any depth. That finds a name that is misspelt and that Grafana would not read. It
-does not look at values.
+grafana-foundation-sdk is generated from Grafana's schema, and its models drop unknown keys at any
+depth. The round trip therefore finds misspelt keys, which Grafana would ignore. Values are not
+validated.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from types import MappingProxyType
 
 from tests.unit.dashboards.boards import Board, Json
 
-# Keys that the SDK, whose kinds of panels are those of Grafana 11.6, does not know and 13.2 reads,
-# by the end of their path, with the reason.
+# Keys that Grafana 13.2 reads but that the SDK, with the panels of Grafana 11.6, does not know. The
+# keys are given by the end of their path, with the reason.
 ALLOWED: Mapping[str, str] = MappingProxyType({})
 
 
 def send_through(document: Json) -> Json:
-    """Read a board into the SDK's models and write it again."""
+    """Read a dashboard into the SDK's models and return the models as JSON."""
     with warnings.catch_warnings():
-        # The SDK would have everybody move to schema 2, which Grafana does not read from files.
+        # The SDK deprecates schema 1, but Grafana does not read schema 2 from files.
         warnings.simplefilter("ignore", DeprecationWarning)
         from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: PLC0415 - warns
         from grafana_foundation_sdk.cog.plugins import register_default_plugins  # noqa: PLC0415
@@ -35,15 +35,15 @@ def send_through(document: Json) -> Json:
 
 
 def find_losses(board: Board) -> list[str]:
-    """Return the path of everything that is lost or comes back as something else.
+    """Return the paths of all values that are lost or changed in the round trip.
 
-    What the SDK adds, such as Grafana's defaults, is no loss.
+    Values that the SDK adds, such as Grafana's defaults, are not losses.
     """
     return list(_compare(board.json, send_through(board.json), ()))
 
 
 def is_allowed(path: str) -> bool:
-    """Return whether a loss is meant."""
+    """Return whether a loss is expected."""
     return any(path.endswith(ending) for ending in ALLOWED)
 
 
@@ -62,7 +62,7 @@ def _compare(before: object, after: object, path: Sequence[str]) -> Iterator[str
 
 
 def _name(element: object, at: int) -> str:
-    """Name an element of a list as people know it: a panel by its title, a query by its letter."""
+    """Return a readable name of a list's element, such as a panel's title or a query's letter."""
     named = element if isinstance(element, dict) else {}
     names = (named.get(key) for key in ("title", "refId", "name", "id"))
     return str(next((name for name in names if isinstance(name, str)), at))

@@ -1,4 +1,4 @@
-"""Five small boards that are in order, the rules that they belong to, and how to break them."""
+"""Five small dashboards without faults, their rules, and functions to change them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ BOOK = Rulebook(
 
 
 def make_view(house: House) -> View:
-    """Make a view of five boards that are in order, with the metrics of a house."""
+    """Return a view of five dashboards without faults, with the metrics of a `House`."""
     written = [make_board(uid, title) for uid, title in BOARDS.items()]
     boards = tuple(Board(json.loads(write_board(board, written))) for board in written)
     house = add_alerts(dataclasses.replace(house, book=BOOK), {})
@@ -74,7 +74,7 @@ def make_view(house: House) -> View:
 
 
 def make_board(uid: str, title: str) -> Written:
-    """Make a board that is in order."""
+    """Return a dashboard without faults."""
     is_fleet, is_run = uid == "trainvitals-fleet", uid == "trainvitals-run"
     run = Variable(
         "run",
@@ -226,14 +226,14 @@ def _write_details() -> Row:
 
 
 def change(view: View, change_boards: Callable[[list[Json]], None]) -> View:
-    """Return a view with a copy of its boards' JSON, changed."""
+    """Return a view with a changed copy of the dashboards' JSON."""
     copies = copy.deepcopy([board.json for board in view.boards])
     change_boards(copies)
     return dataclasses.replace(view, boards=tuple(map(Board, copies)))
 
 
 def find_panel(boards: list[Json], uid: str, title: str) -> Json:
-    """Find a panel's JSON by board and title; those of closed rows too."""
+    """Return a panel's JSON by dashboard and title, also from collapsed rows."""
     (board,) = [board for board in boards if board.get("uid") == uid]
     inside = [panel for row in board["panels"] for panel in row.get("panels", ())]
     panel: Json

@@ -1,4 +1,4 @@
-"""What must be true of what is seen first, in a window of 1600 x 1000 beside Grafana's docked menu."""
+"""Checks of the first screen, in a window of 1600 x 1000 pixels with Grafana's docked menu."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.unit.dashboards.rendering import find_property, list_columns
 
 Faults = Iterator[Fault]
 
-# Units of height below the bars of Grafana and two lines of variables: on a picture of 12.4 these
-# take 186 of 1000 pixels.
+# Grid units of height below Grafana's bars and two lines of variables, which take 186 of 1000
+# pixels in Grafana 12.4.
 _SCREEN = 21
 _MOST = {"stat": 6, "table": 1}
 _MOST_GRAPHS = 3
 _LEAST_ROWS = 5
 _DEVICES = 8  # of a machine; as many ranks
 _EACH = frozenset({"device", "rank"})
-_MARGIN = 4  # pixels between the end of a title and the room that it has
+_MARGIN = 4  # pixels to spare after a title
 _LEAST_LETTERS = 14  # pixels
 _MOST_WORDS = 2
 _TABLE_PADDING = 16
@@ -41,7 +41,7 @@ _SAYS_HOW = re.compile(r"`.+`|docs/\w+\.md")  # a command, a file or a page
 
 
 def check_screens(view: View) -> Faults:
-    """What is open is the first screen: six figures, one table and three graphs at most."""
+    """Check that only six stats, one table and three graphs are open, all on the first screen."""
     for board in view.boards:
         shown = [panel for panel in board.panels if not panel.is_closed]
         kinds = [panel.kind if panel.kind in _MOST else "graph" for panel in shown]
@@ -55,7 +55,7 @@ def check_screens(view: View) -> Faults:
 
 
 def check_empty_screens(view: View) -> Faults:
-    """Where there is nothing that the board is about, one line of the first screen says how to have it."""
+    """Check that a text for missing data on the first screen says how to get the data."""
     for board in view.boards:
         shown = [panel for panel in board.panels if not panel.is_closed]
         lines = [str(panel.defaults.get("noValue", "")) for panel in shown]
@@ -64,7 +64,7 @@ def check_empty_screens(view: View) -> Faults:
 
 
 def check_empty_words(view: View) -> Faults:
-    """A first screen is not full of sentences on what is missing: two words, where none says how."""
+    """Check that texts for missing data on the first screen are short or say what to do."""
     for board in view.boards:
         for panel in (panel for panel in board.panels if not panel.is_closed):
             said = str(panel.defaults.get("noValue", ""))
@@ -74,7 +74,7 @@ def check_empty_words(view: View) -> Faults:
 
 
 def check_figure_texts(view: View) -> Faults:
-    """A figure's texts, which fill the panel, have letters that can be read."""
+    """Check that the texts of a stat, which are scaled to the panel, remain legible."""
     for _, panel in view.panels:
         if panel.kind != "stat":
             continue
@@ -88,7 +88,7 @@ def check_figure_texts(view: View) -> Faults:
 
 
 def check_titles(view: View) -> Faults:
-    """A panel is wide enough for its title, and for the fonts of another browser."""
+    """Check that a panel is wide enough for its title, with a margin for other browsers' fonts."""
     for _, panel in view.panels:
         width = panel.json["gridPos"]["w"]
         room = measure_title_room(width, has_link=bool(panel.json.get("links")))
@@ -97,7 +97,7 @@ def check_titles(view: View) -> Faults:
 
 
 def check_tables(view: View) -> Faults:
-    """A table shows five rows or all eight devices, and all of its columns side by side."""
+    """Check that a table has room for five rows, or eight for devices, and for all its columns."""
     for _, panel in view.panels:
         if panel.kind != "table":
             continue
@@ -112,7 +112,7 @@ def check_tables(view: View) -> Faults:
 
 
 def check_heads(view: View) -> Faults:
-    """A column whose width is fixed has room for its head and for the texts of its states."""
+    """Check that a column with a fixed width is wide enough for its heading."""
     for _, panel in view.panels:
         order = {str(by.get("displayName")) for by in panel.options.get("sortBy") or ()}
         for title, _ in list_columns(panel) if panel.kind == "table" else ():
@@ -123,7 +123,7 @@ def check_heads(view: View) -> Faults:
 
 
 def check_bands(view: View) -> Faults:
-    """A timeline has as many bands at most as can be read: 12 in 8 units of height."""
+    """Check that a state timeline has a limited number of bands that its height can show."""
     for board, panel in view.panels:
         if panel.kind != "state-timeline":
             continue
@@ -137,7 +137,7 @@ def check_bands(view: View) -> Faults:
 
 
 def _count_bands(question: Question, board: Board) -> int | None:
-    """Return how many series a query may give; None for any number."""
+    """Return the largest number of series that a query may return; None if unlimited."""
     named = set(_NAMED.findall(str(question.json.get("legendFormat"))))
     if not named:
         return 1

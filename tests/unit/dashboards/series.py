@@ -1,4 +1,4 @@
-"""What must be true of how series and columns are named, and of how they are asked for."""
+"""Checks of the names of series and columns, of legends, and of the forms of queries."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Faults = Iterator[Fault]
 
 _NAMES_SERIES = ("timeseries", "state-timeline")
 _OVER_TIME = ("timeseries", "state-timeline", "heatmap")
-# Of each group one, whichever tells something: no mean of a loss, no greatest share of phases.
+# A legend needs one calculation of each group, because not every calculation suits every metric.
 _CALCS_OF_LINES = (("lastNotNull",), ("mean", "max", "min"))
 _CALCS_OF_BARS = (("sum", "mean", "max"),)
 _TOOLTIP = {"mode": "multi", "sort": "desc"}
-# Narrower graphs have no room for a legend beside them, or for more than one value in it.
+# Narrower graphs have no room for a legend beside them, or for several values in the legend.
 _BESIDE, _ALL_VALUES = 8, 12
 _MOST_SHOWN = 9
-# What a user gives a target besides: no column of ours.
+# Labels that a user adds to a target, which need no column.
 _GIVEN = frozenset({"cluster", "team"})
 
 
 def check_legends(view: View) -> Faults:
-    """A graph's legend shows every series: as a table of values, the greatest first, if it can."""
+    """Check that a graph has a legend, as a table sorted by value if the panel has room."""
     for _, panel in view.panels:
         if panel.kind != "timeseries":
             continue
@@ -60,14 +60,14 @@ def _check_table(panel: Panel, legend: Json) -> Faults:
 
 
 def count_lines(panel: Panel) -> int:
-    """Count the series that a panel may draw on a machine with eight devices."""
+    """Return the number of series that a panel may draw on a machine with eight devices."""
     return count_series([Query("", str(one.get("legendFormat", ""))) for one in panel.targets])
 
 
 def _has_room(panel: Panel, placement: str) -> bool:
     height = int(panel.json.get("gridPos", {}).get("h", 0))
     room = count_legend_rows(height, is_beside=placement == "right")
-    # What is beside the graph can be scrolled; below it, more than half would be out of sight.
+    # A legend beside the graph can be scrolled; below the graph, most of it would be hidden.
     return count_lines(panel) <= room or (placement == "right" and room >= _MOST_SHOWN)
 
 
@@ -76,7 +76,7 @@ def _get_width(panel: Panel) -> int:
 
 
 def check_series_names(view: View) -> Faults:
-    """A series is named by labels that it has, and two series never have one name."""
+    """Check that legends name existing labels and distinguish all series of a query."""
     for board, question, node in parse_all(view, "target"):
         panel, legend = question.panel, str(question.json.get("legendFormat", ""))
         if panel is None or panel.kind == "table":
@@ -95,7 +95,7 @@ def check_series_names(view: View) -> Faults:
 
 
 def _find_told_apart(node: Node, board: Board) -> set[str]:
-    """Name the labels that are kept by an aggregation and can differ on this board."""
+    """Return the labels that an aggregation keeps and that can differ on this dashboard."""
     while isinstance(node, AggregateExpr) and str(node.op) in ("topk", "bottomk"):
         node = children(node)[-1]
     modifier = node.modifier if isinstance(node, AggregateExpr) else None
@@ -107,7 +107,7 @@ def _find_told_apart(node: Node, board: Board) -> set[str]:
 
 
 def check_columns(view: View) -> Faults:
-    """The columns of a table are what its queries give, each with a title, and rows fit by host."""
+    """Check that a table's columns match the labels of its queries, with titles and instance."""
     for board, panel in view.panels:
         if panel.kind != "table":
             continue
@@ -139,7 +139,7 @@ def _find_lost_overrides(panel: Panel) -> Faults:
 
 
 def check_tooltips(view: View) -> Faults:
-    """A graph's tooltip shows all series, the largest first."""
+    """Check that a graph's tooltip shows all series, the largest first."""
     for _, panel in view.panels:
         tooltip = panel.options.get("tooltip") or {}
         if panel.kind == "timeseries" and {**tooltip, **_TOOLTIP} != tooltip:
@@ -147,7 +147,7 @@ def check_tooltips(view: View) -> Faults:
 
 
 def check_forms(view: View) -> Faults:
-    """A table asks for the end of the range as a table, a graph for all of it as series."""
+    """Check that tables use instant queries in table format, and that graphs use range queries."""
     for _, question in list_questions(view, "target"):
         kind = question.panel.kind if question.panel else ""
         is_instant, form = question.json.get("instant"), question.json.get("format")

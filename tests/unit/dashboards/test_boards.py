@@ -1,4 +1,4 @@
-"""The boards keep the rules of the house."""
+"""Tests that the dashboards pass every check of the lint."""
 
 import json
 import re
@@ -17,12 +17,12 @@ from tests.unit.dashboards.queries import parse_all
     "check", [*lint.OF_PANELS, *lint.OF_BOARDS, *lint.OF_OTHERS], ids=lambda check: check.id
 )
 def test_boards_are_in_order(view, exclusions, check):
-    """A check has nothing to say; where it has, it says which panel and what to do."""
+    """No check reports a fault; each reported fault would name its panel and the fix."""
     assert list(map(str, lint.find(check, view, exclusions))) == []
 
 
 def test_every_exclusion_excludes_something(view, exclusions):
-    """The list stays as short as the boards let it be, and each entry has its reason."""
+    """Each exclusion suppresses a finding, names an existing check and has a reason."""
     assert lint.find_unused(view, exclusions) == []
     ids = {check.id for check in lint.CHECKS}
     for exclusion in exclusions:
@@ -31,20 +31,20 @@ def test_every_exclusion_excludes_something(view, exclusions):
 
 
 def test_everything_that_is_allowed_is_asked_for(view):
-    """The list of what Prometheus says of itself has nothing that no board asks for."""
+    """Each metric in the list of Prometheus's own metrics is queried by a dashboard."""
     asked = {name for _, _, node in parse_all(view) for name in read_names(node)}
     assert PIPELINE.keys() - asked == set()
 
 
 @pytest.mark.parametrize("uid", BOARDS)
 def test_a_board_that_opens_asks_little(view, uid):
-    """Variables, annotations and the panels of open rows are 40 queries at most, and some."""
+    """Opening a dashboard runs more than 10 and at most 40 queries."""
     (board,) = [board for board in view.boards if board.uid == uid]
     assert 10 < count_queries(board) <= 40
 
 
 def test_what_a_panel_calls_dashed_is_drawn_dashed(view):
-    """A limit or an expectation, of a series that a query returns: also those of the baselines."""
+    """Each panel whose description mentions a dashed line draws a series or a threshold dashed."""
     found = []
     for panel in (panel for board in view.boards for panel in board.panels):
         patterns = [
@@ -60,11 +60,11 @@ def test_what_a_panel_calls_dashed_is_drawn_dashed(view):
         if "dashed" in panel.json.get("description", "").lower():
             assert hits or style == "dashed", panel.json["title"]
             found += sorted(hits)
-    assert found.count("expected") == 2  # the pace of epochs, and the memory
+    assert found.count("expected") == 2  # the panels of the pace of epochs and of memory
 
 
 def test_requests_are_counted_in_requests(view):
-    """`cps` is drawn as "c/s", which nobody reads as requests; a lint rule takes both for a rate."""
+    """Panels use the unit `reqps` for requests, not `cps`, which Grafana displays as "c/s"."""
     drawn = {
         panel.json["title"]: json.dumps(panel.json)
         for board in view.boards

@@ -1,4 +1,4 @@
-"""Each of the five boards is red when one thing in it is broken, and the finding names the panel."""
+"""Tests that the lint finds one fault in each of the five dashboards and names the faulty panel."""
 
 import re
 
@@ -11,13 +11,13 @@ from tests.unit.dashboards.samples import change
 
 
 def find(id_, view, exclusions):
-    """Return what one check finds, as it is told."""
+    """Return the findings of one check as text."""
     (check,) = (one for one in lint.CHECKS if one.id == id_)
     return list(map(str, lint.find(check, view, exclusions)))
 
 
 def list_panels(board):
-    """Return the panels of a board's JSON with the titles of their rows; those of closed rows too."""
+    """Yield each panel of a dashboard's JSON, also from closed rows, with the title of its row."""
     row = ""
     for entry in board["panels"]:
         row = entry["title"] if entry["type"] == "row" else row
@@ -45,7 +45,7 @@ def break_legend(panel):
 
 
 def break_query(panel):
-    """Ask for a metric that nobody serves."""
+    """Query a metric that does not exist."""
     target = panel["targets"][0]
     before = target["expr"]
     target["expr"] = re.sub(
@@ -55,7 +55,7 @@ def break_query(panel):
 
 
 def break_threshold(panel):
-    """Move a step to where no alert begins."""
+    """Move a threshold step to a value at which no alert fires."""
     steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])
     if "Alerts: " not in panel["description"] or len(steps) < 2:
         return False
@@ -64,7 +64,7 @@ def break_threshold(panel):
 
 
 def break_link(panel):
-    """Lead to a board that is not there."""
+    """Change a link to point to a dashboard that does not exist."""
     links = [link for path, link in walk_links(panel)]
     for link in links[:1]:
         link["url"] = link["url"].replace("/d/trainvitals-", "/d/trainvitals-old-")
@@ -80,7 +80,7 @@ def break_timeline(panel):
 
 
 def break_reach(panel):
-    """Let the text for a table without data into its cells."""
+    """Let the text for a table without data also appear in its empty cells."""
     overrides = panel["fieldConfig"]["overrides"]
     kept = [one for one in overrides if one["properties"][0]["id"] != "noValue"]
     panel["fieldConfig"]["overrides"] = kept
@@ -88,13 +88,13 @@ def break_reach(panel):
 
 
 def break_label(panel):
-    """Let a table read its labels as numbers."""
+    """Set a numeric unit as the default of a table, so that labels are formatted as numbers."""
     panel["fieldConfig"]["defaults"]["unit"] = "short"
     return panel["type"] == "table"
 
 
 def break_unknown(panel):
-    """Colour a value that is not there like the lowest step."""
+    """Remove the mappings, so that a missing value has the colour of the lowest step."""
     panel["fieldConfig"]["defaults"]["mappings"] = []
     return panel["type"] == "stat"
 
@@ -109,19 +109,19 @@ def break_fill(panel):
 
 
 def break_axis(panel):
-    """Let an axis end where Grafana lets it."""
+    """Remove the soft maximum of an axis."""
     custom = panel["fieldConfig"]["defaults"].get("custom", {})
     return custom.pop("axisSoftMax", None) is not None
 
 
 def break_figure(panel):
-    """Colour the whole panel."""
+    """Colour the background of a stat panel."""
     panel["options"]["colorMode"] = "background"
     return panel["type"] == "stat"
 
 
 def break_calm(panel):
-    """Make a figure green that says nothing is wrong."""
+    """Colour the lowest step of a stat panel green."""
     panel["fieldConfig"]["defaults"].get("thresholds", {"steps": [{}]})["steps"][0]["color"] = (
         "green"
     )
@@ -129,7 +129,7 @@ def break_calm(panel):
 
 
 def break_order(panel):
-    """Sort alerts by the word for their severity."""
+    """Change the severity mappings so that alerts are sorted alphabetically by severity."""
     for override in panel["fieldConfig"]["overrides"]:
         for one in override["properties"]:
             if override["matcher"]["options"] == "Severity" and one["id"] == "mappings":
@@ -141,7 +141,7 @@ def break_order(panel):
 
 
 def break_bars(panel):
-    """Count by windows that overlap."""
+    """Replace the query of a bar chart with an `increase` over overlapping windows."""
     custom = panel["fieldConfig"]["defaults"].get("custom", {})
     for target in panel["targets"]:
         pattern = r"clamp_min\((.*?) - .* offset \$__interval, 0\)"
@@ -153,7 +153,7 @@ def break_bars(panel):
 
 
 def break_room(panel):
-    """Put a legend of several series below a low graph."""
+    """Put a legend of several series below a graph of little height."""
     panel["gridPos"]["h"] = 6
     names = [target["legendFormat"] for target in panel["targets"]]
     panel["options"].get("legend", {})["placement"] = "bottom"
@@ -196,7 +196,7 @@ def walk_links(part, path=()):
     ],
 )
 def test_a_broken_panel_is_named(view, exclusions, uid, break_it, rule):
-    """The first panel of a board that can be broken so is found, by board, row and title."""
+    """The finding names the broken panel by dashboard, row and title."""
     broken = []
 
     def break_one(boards):
@@ -212,7 +212,7 @@ def test_a_broken_panel_is_named(view, exclusions, uid, break_it, rule):
 
 
 def test_a_variable_without_a_name_of_its_query_is_told(view, exclusions):
-    """On each board, for each variable that asks."""
+    """A missing `refId` is reported for each query variable of each dashboard."""
 
     def forget(boards):
         for board in boards:
@@ -227,7 +227,7 @@ def test_a_variable_without_a_name_of_its_query_is_told(view, exclusions):
 
 @pytest.mark.parametrize("uid", BOARDS)
 def test_a_wrong_uid_is_told(view, exclusions, uid):
-    """The board is none of the five, and the alerts that lead to it lead nowhere."""
+    """A wrong uid is reported for the dashboard and for the alerts that link to it."""
 
     def rename(boards):
         (board,) = [board for board in boards if board["uid"] == uid]
@@ -239,7 +239,7 @@ def test_a_wrong_uid_is_told(view, exclusions, uid):
 
 
 def test_every_alert_has_one_home_to_lose(view, exclusions):
-    """Whichever alert is no longer named on its board, the finding names it and the board."""
+    """Each alert that its dashboard no longer names is reported with the name of the dashboard."""
     homes = [(board, name) for board, panel in view.panels for name in panel.alerts]
     assert {name for _, name in homes} == {alert.name for alert in view.house.book.alerts}
 
@@ -255,7 +255,7 @@ def test_every_alert_has_one_home_to_lose(view, exclusions):
 
 
 def test_nothing_of_a_board_is_left_out_of_sight(view):
-    """Every panel of the files is one that the lint sees, those of closed rows too."""
+    """The lint reads the queries of all panels, including panels in closed rows."""
     for board in view.boards:
         titles = [
             value for path, value in walk_json(board.json["panels"]) if path.endswith("/type")

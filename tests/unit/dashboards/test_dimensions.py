@@ -1,4 +1,4 @@
-"""What a query's numbers are follows from the names in it and from arithmetic."""
+"""Tests that the dimension of a query's result is derived from metric names and arithmetic."""
 
 import promql_parser
 import pytest
@@ -33,7 +33,7 @@ from tests.unit.dashboards.dimensions import find_dimension, write_dimension
     ],
 )
 def test_a_dimension_is_found(expr, dimension):
-    """It is what a unit must be for."""
+    """The derived dimension is the one that the unit of a panel must measure."""
     found = find_dimension(promql_parser.parse(expr))
     assert found is not None
     assert write_dimension(found) == dimension
@@ -44,5 +44,5 @@ def test_a_dimension_is_found(expr, dimension):
     ["training_loss", "rate(training_samples_total[1m])", "0 * memory_bytes + training_loss"],
 )
 def test_what_no_name_tells_stays_open(expr):
-    """Any unit may be right then."""
+    """If no metric name determines the dimension, the dimension is unknown."""
     assert find_dimension(promql_parser.parse(expr)) is None

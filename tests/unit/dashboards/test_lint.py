@@ -1,4 +1,4 @@
-"""The lint can fail: one change to boards that are in order gives the finding that belongs to it."""
+"""Tests that each check of the lint reports its fault after one change to correct dashboards."""
 
 import copy
 import dataclasses
@@ -354,13 +354,13 @@ BROKEN = [
 
 @pytest.mark.parametrize("check", lint.CHECKS, ids=lambda check: check.id)
 def test_small_boards_that_are_in_order_pass(sample, check):
-    """So whatever is found after one change is found because of it."""
+    """No check reports a fault in the unchanged sample dashboards."""
     assert list(map(str, lint.find(check, sample))) == []
 
 
 @pytest.mark.parametrize(("id_", "break_it", "says"), BROKEN, ids=[row[0] for row in BROKEN])
 def test_the_lint_notices(sample, id_, break_it, says):
-    """One change gives the finding that names the place and what is wrong."""
+    """Each change is reported by its check with the place, the fault and the fix."""
     (check,) = (one for one in lint.CHECKS if one.id == id_)
     found = list(map(str, lint.find(check, change(sample, break_it))))
     assert any(says in one for one in found), found
@@ -386,7 +386,7 @@ SETTINGS = [
     ("id_", "file", "path", "value", "says"), SETTINGS, ids=[row[0] for row in SETTINGS]
 )
 def test_the_lint_notices_settings(sample, id_, file, path, value, says):
-    """One change to Grafana's own files gives the finding that names the file."""
+    """Each change to a provisioning file of Grafana is reported with the name of the file."""
     settings = copy_settings(sample)
     (name,) = (name for name in settings if name.startswith(file))
     part = settings[name]
@@ -407,7 +407,7 @@ FOLDERS = [
 
 @pytest.mark.parametrize(("id_", "name", "renamed", "says"), FOLDERS)
 def test_the_lint_notices_folders(sample, id_, name, renamed, says):
-    """A folder that Grafana looks for is missing, or has nothing that it reads."""
+    """A provisioning folder that is missing, or has no file that Grafana reads, is reported."""
     settings = copy_settings(sample)
     document = settings.pop(name)
     settings |= {renamed: document} if renamed else {}
@@ -417,17 +417,17 @@ def test_the_lint_notices_folders(sample, id_, name, renamed, says):
 
 
 def copy_settings(view):
-    """Return Grafana's files, to be changed."""
+    """Return a copy of Grafana's provisioning files that a test can change."""
     return copy.deepcopy(dict(view.settings))
 
 
 def test_every_check_is_seen_to_fail():
-    """Each stands in one of the lists above."""
+    """Each check has at least one failing case in the lists of this module."""
     assert {check.id for check in lint.CHECKS} == {row[0] for row in (*BROKEN, *SETTINGS, *FOLDERS)}
 
 
 def test_a_change_that_is_meant_is_excluded(sample):
-    """The finding is gone, the exclusion is used, and another place is found as before."""
+    """An exclusion suppresses the finding of its own panel and is reported if it has no effect."""
     broken = change(sample, put("Headroom", "repeat", "instance"))
     (check,) = (one for one in lint.CHECKS if one.id == "repeat")
     meant = Exclusion("Vitals / Fleet", "repeat", "It is a test.", "Cards > Headroom")
@@ -438,7 +438,7 @@ def test_a_change_that_is_meant_is_excluded(sample):
 
 
 def test_an_exclusion_without_a_reason_is_refused(tmp_path):
-    """A key that is missing or misspelt stops the reading."""
+    """Reading an exclusion without a reason raises an error that names the missing key."""
     path = tmp_path / "exclusions.yml"
     path.write_text("exclusions:\n  - {board: Vitals / Fleet, rule: repeat}\n", encoding="utf-8")
     with pytest.raises(TypeError, match="reason"):

@@ -1,4 +1,4 @@
-"""The page of the boards says what the boards have, and `make pictures` changes nothing it cannot."""
+"""Tests of docs/dashboards.md, and of `make pictures` without Grafana."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPT = ROOT / "docs/build/board_pictures.py"
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
 def test_every_board_has_its_picture(path):
-    """The picture is in the page of the boards, small enough to be loaded, and says what it shows."""
+    """docs/dashboards.md shows each dashboard in a picture below 420 kB and names the version."""
     name = path.stem.removeprefix("trainvitals-")
     section = read_page().partition(f"](pictures/{name}.png)")[2].partition("\n## ")[0]
     assert "Grafana 12.4.0 with `make demo`" in section
@@ -27,7 +27,7 @@ def test_every_board_has_its_picture(path):
 
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:9"])
 def test_without_grafana_the_pictures_stay(url):
-    """No Grafana is named, or none answers: one line says so and the exit code is 2."""
+    """Without a responding Grafana, the script prints one line, exits with 2 and keeps pictures."""
     before = {path: path.stat().st_mtime_ns for path in (ROOT / "docs/pictures").iterdir()}
     done = subprocess.run(
         [sys.executable, SCRIPT],
@@ -42,13 +42,13 @@ def test_without_grafana_the_pictures_stay(url):
 
 
 def read_page() -> str:
-    """Read the page of the boards."""
+    """Return the text of docs/dashboards.md."""
     return (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
 def test_the_page_has_the_rows_of_every_board(path):
-    """In their order, and says which are closed."""
+    """The page lists the rows of each dashboard in order and marks the closed ones."""
     board = json.loads(path.read_text(encoding="utf-8"))
     heading = board["title"].removeprefix("Vitals / ")
     section = read_page().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
@@ -61,7 +61,7 @@ def test_the_page_has_the_rows_of_every_board(path):
 
 
 def test_the_page_has_every_switch_and_variable():
-    """By the names under which they stand at the top of a board."""
+    """The page lists the label of each variable and the name of each annotation."""
     boards = [json.loads(path.read_text()) for path in BOARDS]
     labels = {one["label"] for board in boards for one in board["templating"]["list"]}
     switches = {
@@ -80,7 +80,7 @@ def test_the_page_has_every_switch_and_variable():
 
 
 def test_the_panels_that_the_page_names_exist():
-    """What stands in bold in the walk is a panel or a board."""
+    """Each bold name in the walkthrough is the title of a panel, except the dashboard Fleet."""
     boards = [json.loads(path.read_text()) for path in BOARDS]
     panels = [one for board in boards for one in board["panels"]]
     titles = {panel["title"] for one in panels for panel in (one, *one.get("panels", ()))}

@@ -1,4 +1,4 @@
-"""Grafana's own models know every key of the boards."""
+"""Tests that the models of grafana-foundation-sdk know every key of the dashboards."""
 
 import copy
 import sys
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the SDK need
 
 @pytest.mark.parametrize("uid", BOARDS)
 def test_nothing_is_lost(view, uid):
-    """A board comes back with everything that it had."""
+    """A dashboard that the SDK reads and writes keeps all of its keys and values."""
     (board,) = [board for board in view.boards if board.uid == uid]
     lost = [path for path in roundtrip.find_losses(board) if not roundtrip.is_allowed(path)]
     assert lost == []
 
 
 def test_what_is_allowed_is_lost(view):
-    """The list of what the SDK does not know stays as short as it can be."""
+    """Each key in the list of allowed losses is lost in at least one dashboard."""
     lost = [path for board in view.boards for path in roundtrip.find_losses(board)]
     unused = [end for end in roundtrip.ALLOWED if not any(path.endswith(end) for path in lost)]
     assert unused == []
@@ -39,7 +39,7 @@ def test_what_is_allowed_is_lost(view):
     ],
 )
 def test_a_misspelt_key_is_found(sample, where, key):
-    """It is lost, and its path names the panel."""
+    """The SDK drops a misspelt key, and the path of the loss names the panel."""
     document = copy.deepcopy(sample.boards[0].json)
     part = find_panel([document], "trainvitals-fleet", "Headroom")
     for step in where:

@@ -1,7 +1,7 @@
-"""Over the graphs of which boards an alert is shaded by the switch Alerts: those that it concerns.
+"""Tests that the annotation Alerts shades an alert only on the dashboards that the alert concerns.
 
-The labels that alerts carry are those that the rules' own tests expect (`tests/rules`). Somebody
-looks at the machine, run, device and container that the alert is about, or at others.
+The labels of the alerts are those that the rule tests in `tests/rules` expect. A dashboard is
+opened for the host, run, device and container of the alert, or for others.
 """
 
 import re
@@ -27,11 +27,11 @@ ALERTS = {alert.name: alert for alert in read_rulebook().alerts}
 _EVERY = Choice((), is_multiple=True, all_value=".+")
 _OTHERS = {"instance": "other:9200", "run": "another", "name": "other", "device": "7"}
 _VARIABLES = {"instance": "instance", "run": "run", "name": "container", "device": "device"}
-_MACHINES = ("trainvitals", "node")  # jobs whose targets are machines
+_MACHINES = ("trainvitals", "node")  # jobs whose targets are hosts
 
 
 def read_labels() -> dict[str, list[dict[str, str]]]:
-    """Return the labels with which each alert fires in the tests of the rules."""
+    """Return the labels with which each alert fires in the rule tests."""
     found: dict[str, list[dict[str, str]]] = {}
     for path in sorted(TESTS.glob("[A-Z]*.yml")):
         document = yaml.load(path.read_text(encoding="utf-8"), Loader)
@@ -46,7 +46,7 @@ LABELS = read_labels()
 
 
 def look_at(labels: Mapping[str, str], board: str) -> Look:
-    """Look at what an alert is about; at any machine, where it is about none."""
+    """Return a view of a dashboard with the host and run of an alert; the default host is n1."""
     choices = dict.fromkeys(("job", "rank", "kind", "device", "container"), _EVERY)
     is_of_a_machine = labels.get("job", _MACHINES[0]) in _MACHINES and "instance" in labels
     instance = labels["instance"] if is_of_a_machine else "n1"
@@ -56,7 +56,7 @@ def look_at(labels: Mapping[str, str], board: str) -> Look:
 
 
 def is_shaded(labels: Mapping[str, str], board: str, look: Look) -> bool:
-    """Return whether an alert with such labels is among the regions that a board draws when asked."""
+    """Return whether the annotation Alerts of a dashboard selects an alert with these labels."""
     return any(
         all(_takes(matcher, labels) for matcher in selector.matchers.matchers)
         for selector in _list_selectors(board, look)
@@ -79,7 +79,7 @@ def _takes(matcher: Matcher, labels: Mapping[str, str]) -> bool:
 
 
 def find_boards(name: str) -> set[str]:
-    """Name the boards on which an alert is shaded, of those who look at what it is about."""
+    """Return the dashboards that shade an alert when they show the subject of the alert."""
     return {
         uid.removeprefix("trainvitals-")
         for labels in LABELS[name]
@@ -90,14 +90,14 @@ def find_boards(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_is_shaded_where_it_concerns_somebody(name):
-    """On the boards that the table names, and on no other; Watchdog alone on none."""
+    """Each alert is shaded exactly on the dashboards in shading.yml; only Watchdog is on none."""
     assert LABELS.get(name), "no test of the rules lets it fire"
     assert find_boards(name) == {*EXPECTED[name]}
     assert EXPECTED[name] or name == "Watchdog"
 
 
 def test_the_table_names_no_alert_that_is_gone():
-    """Each of its lines is an alert."""
+    """The table in shading.yml has exactly one entry for each alert."""
     assert EXPECTED.keys() == ALERTS.keys()
 
 
@@ -106,7 +106,7 @@ def test_the_table_names_no_alert_that_is_gone():
     [name for name in ALERTS if find_dashboard(ALERTS[name]) in BOARDS and name != "Watchdog"],
 )
 def test_an_alert_is_shaded_on_the_board_that_its_link_opens(name):
-    """Whoever comes from a message sees on the graphs when it fired."""
+    """The dashboard that a notification links to shades the time during which the alert fired."""
     board = find_dashboard(ALERTS[name])
     assert any(
         is_shaded({**labels, "alertname": name}, board, look_at(labels, board))
@@ -116,7 +116,7 @@ def test_an_alert_is_shaded_on_the_board_that_its_link_opens(name):
 
 @pytest.mark.parametrize("label", _OTHERS)
 def test_nothing_is_shaded_of_what_nobody_looks_at(label):
-    """Another machine, run, container or device shades nothing; what has no index does."""
+    """A dashboard that shows another host, run, container or device does not shade the alert."""
     for name, several in LABELS.items():
         for labels in (one for one in several if one.get(label)):
             for uid in set(BOARDS) - {FLEET}:

@@ -1,7 +1,7 @@
-"""The ids of Grafana's units, as Grafana 10.4 has them, the least version; 13.2 has them all.
+"""The ids of the units of Grafana 10.4, the oldest supported version; Grafana 13.2 has all of them.
 
-`units.json` was written once by this script, in an empty folder and with Node 20; do the same with
-the next least version of Grafana and read the diff:
+This script wrote `units.json` in an empty folder with Node 20. If the oldest supported version of
+Grafana changes, run the script with that version and review the diff:
 
     npm install --ignore-scripts @grafana/data@10.4.19
     node -e '
@@ -13,7 +13,7 @@ the next least version of Grafana and read the diff:
       console.log(JSON.stringify([...new Set(ids)].sort(), null, 2));
     ' > units.json
 
-`navigator` is a browser's: dates are written in its language.
+The script defines the browser's `navigator` because the package formats dates in its language.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pathlib import Path
 
 _UNITS = Path(__file__).with_name("units.json")
 
-# Grafana takes `suffix: samples/s` as it is written.
+# Grafana displays the text after these prefixes as written, for example `suffix: samples/s`.
 _OWN = ("suffix:", "prefix:")
 
 
 def read_units() -> frozenset[str]:
-    """Read the ids."""
+    """Return the ids of the units from `units.json`."""
     return frozenset(json.loads(_UNITS.read_text(encoding="utf-8")))
 
 
 def is_unit(unit: str, units: AbstractSet[str]) -> bool:
-    """Return whether Grafana knows a unit, or takes it as written."""
+    """Return whether Grafana knows a unit or displays its text as written."""
     return unit in units or any(unit.startswith(own) and unit != own for own in _OWN)

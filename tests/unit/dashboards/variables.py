@@ -1,4 +1,4 @@
-"""What must be true of a board's variables."""
+"""The checks of a dashboard's variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Faults = Iterator[Fault]
 
 _ON_TIME_RANGE = 2
 _NATURAL, _AS_ASKED = (7, 8), 0
-# Boards below the fleet are about one of these.
+# The variable that selects the subject of each dashboard, except the fleet dashboard.
 SUBJECTS = {
     "trainvitals-run": "run",
     "trainvitals-accelerators": "instance",
@@ -27,7 +27,7 @@ def _place(board: Board, variable: dict[str, Any]) -> Place:
 
 
 def check_source(view: View) -> Faults:
-    """The first variable chooses the data source."""
+    """Find dashboards whose first variable does not select the data source."""
     for board in view.boards:
         first = board.variables[0] if board.variables else {}
         asked = (first.get("name"), first.get("type"), first.get("query"), first.get("label"))
@@ -36,7 +36,7 @@ def check_source(view: View) -> Faults:
 
 
 def check_job(view: View) -> Faults:
-    """A variable `job` chooses groups of targets, all at first."""
+    """Find dashboards without a variable `job` with the label Job that accepts several values."""
     for board in view.boards:
         variable = _find(board, "job")
         if variable is None:
@@ -46,7 +46,7 @@ def check_job(view: View) -> Faults:
 
 
 def check_instance(view: View) -> Faults:
-    """A variable `instance` chooses machines."""
+    """Find dashboards without a variable `instance` that has the label Host."""
     for board in view.boards:
         variable = _find(board, "instance")
         if variable is None:
@@ -60,7 +60,7 @@ def _find(board: Board, name: str) -> dict[str, Any] | None:
 
 
 def check_refresh(view: View) -> Faults:
-    """The values of a variable are asked for again when the time range changes."""
+    """Find query variables whose values are not refreshed when the time range changes."""
     for board in view.boards:
         for variable in (one for one in board.variables if one.get("type") == "query"):
             if variable.get("refresh") != _ON_TIME_RANGE:
@@ -68,7 +68,7 @@ def check_refresh(view: View) -> Faults:
 
 
 def check_choices(view: View) -> Faults:
-    """Where several can be chosen, all can, as `.+`; values stand in natural order."""
+    """Find query variables with an inconsistent choice of All, sort order or definition."""
     for board in view.boards:
         for variable in (one for one in board.variables if one.get("type") == "query"):
             place = _place(board, variable)
@@ -83,7 +83,7 @@ def check_choices(view: View) -> Faults:
 
 
 def check_defaults(view: View) -> Faults:
-    """Below the fleet, a board begins with one of what it is about; the fleet with all."""
+    """Find dashboards about one host or one run whose variable also offers All."""
     for board in view.boards:
         variable = _find(board, SUBJECTS.get(board.uid, ""))
         if variable is not None and variable.get("includeAll"):
@@ -91,7 +91,7 @@ def check_defaults(view: View) -> Faults:
 
 
 def check_use(view: View) -> Faults:
-    """Every variable is defined before it is used, and every one defined is used."""
+    """Find variables that are used before their definition, not defined, or not used."""
     for board in view.boards:
         names = [str(one.get("name")) for one in board.variables]
         used: set[str] = set()
@@ -106,7 +106,7 @@ def check_use(view: View) -> Faults:
 
 
 def _list_texts(board: Board, names: list[str]) -> Iterator[tuple[Place, str, list[str]]]:
-    """Yield each text in which variables can stand, with the variables that are known there."""
+    """Yield each text that may contain variables, with the variables that are defined for it."""
     for at, variable in enumerate(board.variables):
         texts = [variable.get("definition"), (variable.get("datasource") or {}).get("uid")]
         yield from ((_place(board, variable), str(text), names[:at]) for text in texts if text)

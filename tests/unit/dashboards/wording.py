@@ -1,4 +1,4 @@
-"""What must be true of what a board says: titles, descriptions, links."""
+"""The checks of a dashboard's titles, descriptions, links and annotation texts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Faults = Iterator[Fault]
 
 _HEADS = ("Normal: ", "If not: ")
 _METRICS = "Metrics: "
-# Where a click on a label leads, and by which variable.
+# The dashboard to which a table column with this label links.
 _SUBJECTS = {"instance": "trainvitals-host", "run": "trainvitals-run"}
 _OF_ALERTS = "alertname"
-_RULES = "/alerting/"  # Grafana's pages of rules that Prometheus has, by source and name
+_RULES = "/alerting/"  # Grafana's pages of Prometheus rules, by data source and name
 _KEEPS = ("${datasource:queryparam}", "${__url_time_range}")
 
 
 def check_descriptions(view: View) -> Faults:
-    """A panel has a title and says what it shows, what is normal, what to do, and what it asks."""
+    """Find panels without a title, or with a description that lacks a part or a queried metric."""
     for board, panel in view.panels:
         if not panel.json.get("title"):
             yield Fault(panel.place, "has no title")
@@ -59,7 +59,7 @@ def _find_asked(board: Board, panel: Panel) -> set[str]:
 
 
 def check_links(view: View) -> Faults:
-    """A link leads to a board that there is, with variables that it has, and keeps the context."""
+    """Find links to an unknown dashboard or variable, or without the data source or time range."""
     boards = {board.uid: board for board in view.boards}
     for board in view.boards:
         for place, url in _list_links(board):
@@ -80,7 +80,7 @@ def check_links(view: View) -> Faults:
 
 
 def _check_rule(view: View, board: Board, place: Place, url: str) -> Faults:
-    """Find what keeps a link from Grafana's page of the rule of an alert."""
+    """Find alert links that do not lead to Grafana's page of the alert's rule."""
     panel = next((one for one in board.panels if one.place == place), None)
     title = panel.renamed.get("alertname") if panel else None
     if url != f"{_RULES}${{datasource:text}}/${{__data.fields.{title}:percentencode}}/find":
@@ -111,7 +111,7 @@ def _check_values(board: Board, place: Place, target: Board, url: str) -> Faults
 
 
 def _check_fields(view: View, board: Board, place: Place, url: str) -> Faults:
-    """Find what a link takes from a row or series that has no such thing."""
+    """Find links that use a column that the table lacks, or a label that no series has."""
     panel = next((one for one in board.panels if one.place == place), None)
     if panel is None:
         return
@@ -127,7 +127,7 @@ def _check_fields(view: View, board: Board, place: Place, url: str) -> Faults:
 
 
 def check_rows_lead_on(view: View) -> Faults:
-    """A column of hosts or runs leads to the board of each, save on that board itself; alerts to rules."""
+    """Find table columns of alerts, hosts or runs that do not link to the rule or the dashboard."""
     for board, panel in view.panels:
         title = panel.renamed.get(_OF_ALERTS)
         linked = [matcher.get("options") for matcher, _ in panel.find_properties("links")]
@@ -147,7 +147,7 @@ def check_rows_lead_on(view: View) -> Faults:
 
 
 def check_family(view: View) -> Faults:
-    """Links at the top lead to every other board, with what is chosen here that it can take."""
+    """Find dashboards whose top links omit another dashboard or a variable that both share."""
     for board in view.boards:
         links = board.json.get("links") or ()
         for link in links:
@@ -166,7 +166,7 @@ def _leads_to(url: str, board: Board) -> bool:
 
 
 def _find_shared(board: Board, other: Board) -> set[str]:
-    """Name the variables of a board of which another takes whatever is chosen."""
+    """Return the variables of a dashboard whose every selection another dashboard accepts."""
     return {
         name
         for name in _list_names(board) & _list_names(other)
@@ -179,7 +179,7 @@ def _list_names(board: Board) -> set[str]:
 
 
 def check_annotation_texts(view: View) -> Faults:
-    """What an annotation says is made of labels that its series have."""
+    """Find annotations without a title, or whose text uses a label that no series has."""
     for board in view.boards:
         for question in (one for one in board.questions if one.kind == "annotation"):
             node = parse(question, board)

@@ -1,4 +1,4 @@
-"""For each check: machines where it is content, and machines where it is not."""
+"""For each check of `trainvitals doctor`: machines that pass it, and machines that do not."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NOW = 1_795_299_000.0 + 86_400 * 3650
 
 @dataclass(frozen=True)
 class Case:
-    """A machine and what a check finds there.
+    """A machine and the finding of a check on this machine.
 
     Attributes:
-        check: The check.
-        status: What it finds.
-        arrange: Makes the machine so.
-        says: Parts of what it says.
-        command: A part of the command.
+        check: The name of the check.
+        status: The status of the finding.
+        arrange: A function that changes the machine before the check.
+        says: Parts of the text of the finding.
+        command: A part of the suggested command.
     """
 
     check: str
@@ -39,11 +39,11 @@ class Case:
 
 
 def nothing(_: Patient) -> None:
-    """Leave it as it is."""
+    """Leave the machine unchanged."""
 
 
 def run_directory(mode: int, *, is_ours: bool = True) -> Callable[[Patient], None]:
-    """Make the run directory, by the user of the run or by another one."""
+    """Create the run directory, owned by the user of the run or by another user."""
 
     def arrange(patient: Patient) -> None:
         runs = Path(patient.environ["TRAINVITALS_RUN_DIR"])
@@ -59,7 +59,7 @@ def run_directory(mode: int, *, is_ours: bool = True) -> Callable[[Patient], Non
 
 
 def both(*acts: Callable[[Patient], object]) -> Callable[[Patient], None]:
-    """Do one thing after the other."""
+    """Apply several changes in order."""
 
     def act(patient: Patient) -> None:
         for each in acts:
@@ -71,7 +71,7 @@ def both(*acts: Callable[[Patient], object]) -> Callable[[Patient], None]:
 def gpus(
     change: Callable[[object], object] | None = None, **options: object
 ) -> Callable[[Patient], None]:
-    """Put two GPUs in, and change their machine."""
+    """Add two GPUs and apply a change to their fake machine."""
 
     def arrange(patient: Patient) -> None:
         machine = patient.add_gpus(**options)
@@ -82,7 +82,7 @@ def gpus(
 
 
 def setting(slot: int, **values: object) -> Callable[[object], None]:
-    """Change what a GPU says."""
+    """Change attributes of a fake GPU."""
 
     def change(machine: object) -> None:
         for name, value in values.items():
@@ -95,29 +95,29 @@ def setting(slot: int, **values: object) -> Callable[[object], None]:
 def torch(
     version: str, cuda: str | None, *requires: str, built: str = CU124, **more: str
 ) -> Callable[[Patient], None]:
-    """Install PyTorch."""
+    """Write the files of an installed PyTorch."""
     return lambda patient: patient.install_torch(version, cuda, *requires, built=built, **more)
 
 
 def nvcc(version: str) -> Callable[[Patient], None]:
-    """Install a CUDA toolkit."""
+    """Add the compiler of a CUDA toolkit to the `PATH`."""
     line = f"Cuda compilation tools, release {version}, V{version}.20"
     return lambda patient: patient.put_program("nvcc", line)
 
 
 def environ(**variables: str) -> Callable[[Patient], None]:
-    """Set variables."""
+    """Set environment variables."""
     return lambda patient: patient.environ.update(variables)
 
 
 def python(version: str, *, bits64: bool = True, code: int = 0) -> Callable[[Patient], None]:
-    """Have the Python that trains be another one."""
+    """Replace the Python of the training run with a fake of the given version."""
     answer = f'(({version}), {bits64}, [], "cpython")'
     return lambda patient: patient.put_python(answer, code=code)
 
 
 def required(*lines: str) -> Callable[[Patient], None]:
-    """Name a file of requirements, for a Python that has two packages."""
+    """Pass a requirements file to the check, for a Python with two installed packages."""
 
     def arrange(patient: Patient) -> None:
         patient.install("numpy", "2.1.0")
@@ -128,7 +128,7 @@ def required(*lines: str) -> Callable[[Patient], None]:
 
 
 def packages(*wheels: tuple[str, ...]) -> Callable[[Patient], None]:
-    """Install wheels: name, version, and what they require."""
+    """Install packages; each has a name, a version and its requirements."""
 
     def arrange(patient: Patient) -> None:
         for wheel in wheels:
@@ -140,25 +140,25 @@ def packages(*wheels: tuple[str, ...]) -> Callable[[Patient], None]:
 def engine(
     *containers: tuple[str, str, str], runtimes: tuple[str, ...] = ("runc",)
 ) -> Callable[[Patient], None]:
-    """Start an engine with containers: name, state, status."""
+    """Start a container engine; each container has a name, a state and a status."""
     told = [dict(zip(("name", "state", "status"), each, strict=True)) for each in containers]
     return lambda patient: patient.start_engine(*told, runtimes=runtimes)
 
 
 def silent_engine(patient: Patient) -> None:
-    """Name an engine that is not there."""
+    """Configure the address of a container engine that does not run."""
     patient.start_engine().stop()
 
 
 def daemon(text: str) -> Callable[[Patient], None]:
-    """Write Docker's settings."""
+    """Write Docker's `daemon.json`."""
     return lambda patient: patient.write("root/etc/docker/daemon.json", text)
 
 
 def issuer(
     base: str, token: str, value: str, *answers: tuple[int, object]
 ) -> Callable[[Patient], None]:
-    """Have a token, and who says of it what is said."""
+    """Set a token, and start a server that answers requests about the token."""
 
     def arrange(patient: Patient) -> None:
         stand_in: IssuerStandIn = patient.stack.enter_context(patient.issuer(*answers))
@@ -168,24 +168,24 @@ def issuer(
 
 
 def port(**wishes: object) -> Callable[[Patient], None]:
-    """Need a port that something has."""
+    """Require a port that is already in use."""
     return lambda patient: patient.wish(ports=(patient.listen(),), **wishes)
 
 
 def reach(patient: Patient) -> None:
-    """Name something that listens."""
+    """Require a connection to an address that accepts connections."""
     patient.wish(reach=(Address("127.0.0.1", patient.listen()),))
 
 
 def refuse(patient: Patient) -> None:
-    """Name something that no longer listens."""
+    """Require a connection to an address that no longer accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address("127.0.0.1", listener.getsockname()[1])
     patient.wish(reach=(address,))
 
 
 def groups(limit: int, used: int) -> Callable[[Patient], None]:
-    """Set the control group's bound of processes."""
+    """Set the control group's limit and number of processes."""
 
     def arrange(patient: Patient) -> None:
         patient.write("proc/self/cgroup", "0::/user.slice\n")
@@ -198,14 +198,14 @@ def groups(limit: int, used: int) -> Callable[[Patient], None]:
 def clock(
     *, synchronized: bool, time: float = NOW, offset: float = 0.001
 ) -> Callable[[Patient], None]:
-    """Set the clock."""
+    """Set the time, the offset and the synchronisation state of the clock."""
     return lambda patient: patient.world.update(
         clock=lambda: time, adjtimex=lambda: ClockState(offset, synchronized)
     )
 
 
 def checkpoints(name: str) -> Callable[[Patient], None]:
-    """Let checkpoints go to a folder."""
+    """Set the directory for checkpoints."""
     return lambda patient: patient.wish(checkpoints=patient.folder / name)
 
 
@@ -220,7 +220,7 @@ docker = both(engine(), gpus())
 
 
 def habana_module(version: str) -> Callable[[Patient], None]:
-    """Load unknown option of the driver of Gaudi cards."""
+    """Load a version of the kernel driver for Gaudi cards."""
     return lambda patient: patient.write("sys/module/habanalabs/version", f"{version}\n")
 
 
@@ -342,7 +342,7 @@ CASES = (
             lambda p: p.write("proc/900/comm", "nv-fabricmanage\n"),
         ),
     ),
-    # how GPUs are
+    # the state of GPUs
     Case("free-accelerators", "ok", gpus(), ("2 of 2 are free",)),
     Case(
         "free-accelerators",

@@ -1,4 +1,4 @@
-"""A machine to examine."""
+"""The fixture of a machine to examine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.unit.doctor.patient import Patient
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[Patient]:
-    """A machine where all is well."""
+    """Yield a machine without problems."""
     patient = Patient(tmp_path)
     with patient.stack:
         yield patient

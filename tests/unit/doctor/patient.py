@@ -1,4 +1,4 @@
-"""A machine to examine: its file systems, its drivers, its Python, and what answers on it."""
+"""A fake machine to examine: its file systems, drivers, Python and network services."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Shmem:            200000 kB
 
 
 class Patient:
-    """A machine where all is well and nothing much is there, until a test changes it.
+    """A minimal machine without problems, which a test can change.
 
-    Its `/proc`, `/sys` and `/` are folders; processes, sockets and disks are this machine's.
+    `/proc`, `/sys` and `/` are directories; processes, sockets and disks are real.
 
     Args:
-        folder: Where it is made.
+        folder: The directory of the machine's files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,18 +74,18 @@ class Patient:
         (self.root / "dev").mkdir()
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file, below the machine's folder."""
+        """Write a file below the directory of the machine and return its path."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         return file
 
     def wish(self, **wishes: object) -> None:
-        """Have the user say something of the run."""
+        """Set options that a user would pass to `trainvitals doctor`."""
         self.wishes = replace(self.wishes, **wishes)  # type: ignore[arg-type]
 
     def look(self, *names: str, timeout_seconds: float = 20.0) -> CheckRun:
-        """Make these checks."""
+        """Run the named checks and return their results."""
         vendors = tuple(
             replace(vendor, is_installed=lambda kind=vendor.kind: kind in self.kinds)
             for vendor in VENDORS
@@ -100,7 +100,7 @@ class Patient:
         return run_checks(self.wishes, checks, machine=world, timeout_seconds=timeout_seconds)
 
     def find(self, name: str) -> Finding:
-        """Make one check."""
+        """Run one check and return its finding."""
         (result,) = self.look(name).results
         return result.finding
 
@@ -109,7 +109,7 @@ class Patient:
     def set_memory(
         self, total_gib: float = 64, available_gib: float = 48, swap_gib: float = 8, used: float = 0
     ) -> None:
-        """Set memory and swap; `used` is how much of the swap is."""
+        """Set the sizes of memory and swap; `used` is the used fraction of the swap."""
         kb = [round(gib * GIB / 1024) for gib in (total_gib, available_gib, swap_gib)]
         total, available, swap = kb
         free = round(swap * (1 - used))
@@ -126,7 +126,7 @@ class Patient:
         left: int = 900000,
         flags: int = 0,
     ) -> None:
-        """Have every file system be that large."""
+        """Set the size and the free space of every file system."""
         blocks, free = (round(gib * GIB / 4096) for gib in (size_gib, free_gib))
         answer = os.statvfs_result((4096, 4096, blocks, free, free, files, left, left, flags, 255))
         self.world["statvfs"] = lambda _: answer
@@ -136,14 +136,14 @@ class Patient:
         self.world["get_limit"] = lambda _: (soft, hard)
 
     def put_program(self, name: str, *lines: str, code: int = 0) -> None:
-        """Put a program on the PATH that says something."""
+        """Add a program to the `PATH` that prints these lines."""
         said = "".join(f"echo '{line}'\n" for line in lines)
         self.write(f"bin/{name}", f"#!/bin/sh\n{said}exit {code}\n").chmod(0o755)
 
     # -- accelerators ------------------------------------------------------------------------
 
     def plug(self, vendor: str, category: str, driver: str = "", *, count: int = 1) -> None:
-        """Plug devices in, held by a kernel driver or by none."""
+        """Add PCI devices that are bound to a kernel driver, or to none."""
         for _ in range(count):
             number = len(list(self.sys.glob("bus/pci/devices/*")))
             folder = self.sys / f"bus/pci/devices/0000:{number:02x}:00.0"
@@ -155,19 +155,19 @@ class Patient:
                 (folder / "driver").symlink_to(place)
 
     def load_module(self, version: str = "570.124.06") -> None:
-        """Load NVIDIA's kernel module."""
+        """Pretend that NVIDIA's kernel module is loaded."""
         self.write(
             "proc/driver/nvidia/version",
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n",
         )
 
     def make_files(self, *names: str, mode: int = 0o666) -> None:
-        """Make files in `/dev`, those of a GPU when none is named."""
+        """Create files in `/dev`; the default are the files of one GPU."""
         for name in names or ("nvidiactl", "nvidia-uvm", "nvidia0"):
             self.write(f"root/dev/{name}", "").chmod(mode)
 
     def add_accelerators(self, **counts: object) -> FakeMachine:
-        """Put fake accelerators in, with their vendor's library; give what they are changed by."""
+        """Add fake accelerators with their vendor's library, and return the fake machine."""
         machine = FakeMachine(self.folder, **counts)  # type: ignore[arg-type]
         self.stack.callback(machine.close)
         self.environ |= machine.environment()
@@ -175,14 +175,14 @@ class Patient:
         return machine
 
     def add_gpus(self, count: int = 2, **options: object) -> FakeMachine:
-        """Put fake NVIDIA GPUs in."""
+        """Add fake NVIDIA GPUs and return the fake machine."""
         return self.add_accelerators(gpus=count, **options)
 
     # -- Python ------------------------------------------------------------------------------
 
     @property
     def packages(self) -> Path:
-        """Where packages are installed, of a virtual environment that is made when first asked."""
+        """The `site-packages` directory of a virtual environment, created on first access."""
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         place = self.folder / f"venv/lib/{version}/site-packages"
         if self._python is None:
@@ -195,7 +195,7 @@ class Patient:
         return place
 
     def install(self, name: str, version: str, *requires: str) -> None:
-        """Install a wheel's metadata."""
+        """Write the metadata of an installed package."""
         folder = self.packages / f"{name.replace('-', '_')}-{version}.dist-info"
         lines = [f"Requires-Dist: {each}" for each in requires]
         head = "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines])
@@ -209,7 +209,7 @@ class Patient:
         built: str = "",
         hip: str | None = None,
     ) -> None:
-        """Install what is looked at of PyTorch; `built` names what it has kernels for."""
+        """Write the files of PyTorch that are checked; `built` lists its CUDA architectures."""
         self.install("torch", version.partition("+")[0], *requires)
         folder = self.packages / "torch"
         self.write(
@@ -224,16 +224,16 @@ class Patient:
         library.write_bytes(noise + built.encode() + b"\0" + bytes(100))
 
     def put_python(self, answer: str, *, code: int = 0) -> None:
-        """Have a program of another make be the Python that trains."""
+        """Replace the Python of the training run with a program that prints this answer."""
         self.put_program("other-python", answer, code=code)
         self.wish(python=self.folder / "bin/other-python")
 
-    # -- what answers ------------------------------------------------------------------------
+    # -- network services --------------------------------------------------------------------
 
     def start_engine(
         self, *containers: Mapping[str, str], runtimes: tuple[str, ...] = ("runc",)
     ) -> EngineStandIn:
-        """Start a container engine; a container is its name, state and status."""
+        """Start a container engine; each container has a name, a state and a status."""
         engine = self.stack.enter_context(EngineStandIn(self.folder / "engine.sock"))
         listed = [
             {
@@ -253,7 +253,7 @@ class Patient:
         return engine
 
     def listen(self, *, user: int = 1000) -> int:
-        """Listen on a port, and have `/proc` tell of it."""
+        """Listen on a free port, list the port in `/proc/net/tcp`, and return its number."""
         listener = self.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         port: int = listener.getsockname()[1]
         self.hold(port, user=user)
@@ -264,7 +264,7 @@ class Patient:
         return find_port_holder(port) if port in self._listened else None
 
     def hold(self, *ports: int, user: int = 1000) -> None:
-        """Have `/proc` tell that something listens on ports."""
+        """List ports as listening in `/proc/net/tcp`."""
         lines = [
             f"   0: 0100007F:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 "
             f"{user}        0 1503 1 0 100 0 0 10 0\n"
@@ -275,20 +275,20 @@ class Patient:
 
     @contextmanager
     def issuer(self, *answers: tuple[int, object]) -> Iterator[IssuerStandIn]:
-        """Start who gives out tokens; it gives these answers and then the last one again."""
+        """Start a token service that sends these answers in order and then repeats the last."""
         with IssuerStandIn(answers) as issuer:
             yield issuer
 
 
 class IssuerStandIn:
-    """A real HTTP server that answers as it is told, and remembers what it was shown.
+    """A token service: an HTTP server that sends prepared answers and records received tokens.
 
     Args:
-        answers: Statuses and bodies, in their order; a body of text is sent as it is.
+        answers: Statuses and bodies in order; a body of text is sent unchanged.
 
     Attributes:
-        shown: The `Authorization` of each request.
-        elsewhere: Where a status of 302 sends to.
+        shown: The `Authorization` header of each request.
+        elsewhere: The target of redirections.
     """
 
     def __init__(self, answers: tuple[tuple[int, object], ...]) -> None:
@@ -318,7 +318,7 @@ class IssuerStandIn:
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> IssuerStandIn:  # noqa: PYI034 - Self is not in Python 3.10

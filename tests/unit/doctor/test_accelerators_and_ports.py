@@ -1,4 +1,4 @@
-"""Who holds accelerators and ports, by the processes and programs that really do."""
+"""Tests of finding the processes that hold accelerators and ports, with real processes."""
 
 import os
 import pwd
@@ -11,7 +11,7 @@ from trainvitals.doctor.network import list_listening
 
 
 def test_what_is_left_of_an_earlier_run_is_named_and_can_be_ended(patient: Patient):
-    """A process of one's own is named with its user, and the command ends it."""
+    """A process of the same user that holds GPU memory is named, and the command ends it."""
     machine = patient.add_gpus(1)
     patient.proc = Path("/proc")
     patient.world["user"] = os.getuid()
@@ -28,7 +28,7 @@ def test_what_is_left_of_an_earlier_run_is_named_and_can_be_ended(patient: Patie
 
 
 def test_memory_that_nobody_seen_holds_is_told_as_such(patient: Patient):
-    """In a container, or after a crash, the driver names no process."""
+    """GPU memory that no visible process holds is reported as held by invisible processes."""
     machine = patient.add_gpus(1)
     machine.gpu(0).memory_used_bytes = 70 << 30
     finding = patient.find("free-accelerators")
@@ -37,7 +37,7 @@ def test_memory_that_nobody_seen_holds_is_told_as_such(patient: Patient):
 
 
 def test_each_gpu_is_shown_with_its_memory_temperature_and_links(patient: Patient):
-    """Whatever is wrong with another one."""
+    """The details of each GPU are shown even if another GPU is lost."""
     machine = patient.add_gpus(2)
     machine.gpu(0).memory_used_bytes = 12 << 30
     machine.gpu(0).temperature = 63
@@ -53,14 +53,14 @@ def test_each_gpu_is_shown_with_its_memory_temperature_and_links(patient: Patien
 
 
 def test_cards_are_shown_in_the_order_of_the_other_views(patient: Patient):
-    """By kind and index."""
+    """The accelerators are listed by kind and index."""
     patient.add_accelerators(gpus=1, hpus=2)
     details = patient.find("accelerator-states").details
     assert [line.partition(":")[0] for line in details] == ["gpu0", "hpu0", "hpu1"]
 
 
 def test_a_gaudi_card_is_shown_with_its_network_ports(patient: Patient):
-    """The network interfaces of its PCI device, and how many of them have a link."""
+    """A Gaudi card is shown with the number of its network interfaces that have a link."""
     machine = patient.add_accelerators(gpus=0, hpus=1)
     machine.hpu(0).temperature = 51
     for name, state in (("ens1d0", "up"), ("ens1d1", "down"), ("ens1d2", "up")):
@@ -73,7 +73,7 @@ def test_a_gaudi_card_is_shown_with_its_network_ports(patient: Patient):
 
 
 def test_each_running_container_is_shown_with_its_ports(patient: Patient):
-    """As `docker ps` writes them, and each once."""
+    """Each running container is listed with its ports, in the format of `docker ps`."""
     published = {"PrivatePort": 8000, "PublicPort": 80, "Type": "tcp"}
     listed = [
         {
@@ -100,7 +100,7 @@ def test_each_running_container_is_shown_with_its_ports(patient: Patient):
 
 
 def test_of_many_running_containers_the_first_twenty_are_shown(patient: Patient):
-    """The others are counted."""
+    """Only 20 running containers are listed, and the others are counted."""
     one = {"State": "running", "Status": "Up 1 second", "Ports": []}
     listed = [{"Names": [f"/w{number}"], **one} for number in range(25)]
     patient.start_engine().put("/containers/json", listed)
@@ -110,13 +110,13 @@ def test_of_many_running_containers_the_first_twenty_are_shown(patient: Patient)
 
 
 def test_who_listens_is_found_by_the_kernels_own_list(patient: Patient):
-    """The port, and the number of the user whose it is."""
+    """A listening port is read from `/proc` with the id of its user."""
     port = patient.listen()
     assert list_listening(Path("/proc"))[port] == os.getuid()
 
 
 def test_a_program_of_the_stack_is_known_by_its_page(patient: Patient):
-    """Its port is in use by the stack; with another page the port is in use by another program."""
+    """A port is attributed to Prometheus only if its page is that of Prometheus."""
     patient.hold(9090)
     pages = {9090: b"Prometheus Server is Healthy.\n"}
     patient.world["fetch_page"] = lambda port, *_, **__: pages.get(port)

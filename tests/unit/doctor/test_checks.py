@@ -1,4 +1,4 @@
-"""All checks together: their order, their time, and what becomes of those that fail or hang."""
+"""Tests of running several checks: their order, their time limit, failures and hangs."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ ALL = tuple(check.name for check in CHECKS)
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What hangs, hangs until the test is over."""
+    """Yield an event that is set when the test ends; calls that wait for it hang until then."""
     gate = threading.Event()
     yield gate
     gate.set()
 
 
 def check(name: str, run, **more) -> Check:
-    """Make a check."""
+    """Return a check that calls a function."""
     return Check(name, "tests", "nothing", "it does not", run, **more)
 
 
 def test_the_names_of_checks_are_their_own():
-    """No two have one name, and none has the name of a subject."""
+    """The names of checks are unique and differ from the names of subjects."""
     assert len(set(ALL)) == len(ALL)
     assert not {each.subject for each in CHECKS} & set(ALL)
 
 
 def test_a_machine_where_all_is_well_has_no_problem(patient: Patient):
-    """All checks together find nothing wrong with it, and none fails by itself."""
+    """On a machine without problems, no check reports a problem, and only clock may warn."""
     patient.set_space(1000, 500)
     patient.set_limit(65536, 65536)
     patient.install("numpy", "2.1.0")
@@ -53,7 +53,7 @@ def test_a_machine_where_all_is_well_has_no_problem(patient: Patient):
 def test_what_hangs_is_reported_and_does_not_delay_the_rest(
     patient: Patient, gate: threading.Event
 ):
-    """With name servers, disks, hosts and the driver silent, the rest is examined in time."""
+    """If name resolution, disks, hosts and the driver hang, the other checks finish in time."""
     patient.plug(NVIDIA, GPU, "nvidia", count=2)
     patient.add_gpus().hang("nvml*")
     patient.wish(reach=(Address("10.0.0.7", 29500),))
@@ -73,9 +73,9 @@ def test_what_hangs_is_reported_and_does_not_delay_the_rest(
     assert "10.0.0.7:29500: no answer" in found["reach"].what
 
 
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a process that stalls hangs as well
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a stalled process looks like a hang
 def test_one_gpu_that_hangs_is_named_and_the_others_are_examined(patient: Patient):
-    """The one that answers is examined in full."""
+    """A GPU that hangs is named, and the temperature of the other GPU is still checked."""
     machine = patient.add_gpus()
     machine.hang("nvmlDeviceGetTemperature", device=0)
     machine.gpu(1).temperature = 81
@@ -86,7 +86,7 @@ def test_one_gpu_that_hangs_is_named_and_the_others_are_examined(patient: Patien
 
 
 def test_a_setting_that_hangs_costs_the_other_gpu_nothing(patient: Patient):
-    """The process that asks is killed, and what it had answered is reported."""
+    """If reading a setting of one GPU hangs, the setting of the other GPU is still reported."""
     machine = patient.add_gpus()
     machine.hang("nvmlDeviceGetPersistenceMode", device=0)
     machine.gpu(1).persistence_mode = 0
@@ -95,7 +95,7 @@ def test_a_setting_that_hangs_costs_the_other_gpu_nothing(patient: Patient):
 
 
 def test_a_check_that_fails_by_itself_is_a_warning(monkeypatch: pytest.MonkeyPatch):
-    """A bug is reported as a bug, and a foreseen error with what to do."""
+    """An exception in a check is a warning with its type, a source error a problem with advice."""
 
     def fail(_):
         raise ZeroDivisionError("division by zero")
@@ -115,7 +115,7 @@ def test_a_check_that_fails_by_itself_is_a_warning(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_worst_comes_first():
-    """Problems go before warnings, and among those alike the order of the list stays."""
+    """Results are ordered by severity, and within one severity by the order of the checks."""
     checks = (
         check("a", lambda _: ok("fine")),
         check("b", lambda _: warn("so so")),
@@ -130,7 +130,7 @@ def test_the_worst_comes_first():
 
 
 def test_secrets_in_findings_are_masked():
-    """Whatever a check returns, tokens do not come through."""
+    """Tokens in the text, the command or the advice of a finding are masked."""
     token = "hf_" + "a1" * 17
     bad = fail(f"asked with {token}", f"export HF_TOKEN={token}", advice=f"or {token}")
     (result,) = run_checks(Options(), (check("leaks", lambda _: bad),), timeout_seconds=9).results
@@ -138,7 +138,7 @@ def test_secrets_in_findings_are_masked():
 
 
 def test_checks_are_chosen_by_name_and_by_subject():
-    """A subject stands for all of its checks, and the order of the list stays."""
+    """Checks can be selected by name or by subject, and keep the order of the list."""
     assert [each.name for each in choose_checks(["swap", "memory"])] == ["memory", "swap"]
     assert {each.subject for each in choose_checks(["disks"])} == {"disks"}
     assert choose_checks([]) == CHECKS
@@ -153,7 +153,7 @@ def test_checks_are_chosen_by_name_and_by_subject():
 
 
 def test_silence_of_a_driver_is_a_problem():
-    """What runs cannot do without is one when it does not come back."""
+    """A timeout is a problem if the check says so, for example for the driver."""
     hang = threading.Event()
     each = replace(check("hangs", lambda _: hang.wait()), on_timeout="problem")
     told = run_checks(Options(), (each,), timeout_seconds=0.1)
@@ -162,7 +162,7 @@ def test_silence_of_a_driver_is_a_problem():
 
 
 def test_a_python_that_does_not_run_is_reported_once(patient: Patient):
-    """The checks of what is installed for it have nothing to look at."""
+    """A Python that does not run is one problem, and checks of its packages are not applicable."""
     patient.put_python("no answer", code=1)
     told = patient.look("python", "pytorch", "package-conflicts")
     assert [result.finding.status for result in told.results] == [
@@ -173,7 +173,7 @@ def test_a_python_that_does_not_run_is_reported_once(patient: Patient):
 
 
 def test_an_edited_threshold_moves_the_checks(patient: Patient):
-    """What the alert compares with is what the check compares with."""
+    """The check of memory uses the threshold of the alert, also if a user has edited it."""
     assert patient.find("memory").status == "ok"
     rule = "{record: 'threshold:host_high_memory_usage:used_ratio', expr: vector(0.2)}"
     file = patient.write("thresholds.yml", f"groups: [{{name: thresholds, rules: [{rule}]}}]")
@@ -182,7 +182,7 @@ def test_an_edited_threshold_moves_the_checks(patient: Patient):
 
 
 def test_what_the_kernel_does_not_report_is_not_judged(patient: Patient):
-    """Linux before 3.14 has no MemAvailable, and lxcfs more free swap than swap."""
+    """Without MemAvailable, or with more free swap than swap, the checks are not applicable."""
     patient.set_memory(used=-1.0)
     meminfo = patient.proc / "meminfo"
     meminfo.write_text(meminfo.read_text().replace("MemAvailable", "MemOther"))

@@ -1,4 +1,4 @@
-"""`trainvitals doctor`: what it takes, what it says, how it exits."""
+"""Tests of the arguments, the output and the exit codes of `trainvitals doctor`."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[3] / "exporter"
 
 @pytest.fixture
 def doctor(capsys, tmp_path, monkeypatch):
-    """Run the command here; give exit code, output and errors."""
+    """Return a function that runs the command and returns its exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -29,7 +29,7 @@ def doctor(capsys, tmp_path, monkeypatch):
 
 
 def test_this_machine_is_examined_as_it_is(doctor, tmp_path):
-    """Every check has a line, none fails by itself, and the summary counts them."""
+    """On the real machine, every check has a line, and no check raises an exception."""
     code, out, err = doctor("--all", "--engine=none", f"--checkpoints={tmp_path}")
     assert err == ""
     assert code in {0, 1}
@@ -40,7 +40,7 @@ def test_this_machine_is_examined_as_it_is(doctor, tmp_path):
 
 
 def test_json_is_for_programs(doctor):
-    """It has the verdict, and of each check what, why and the command."""
+    """`--json` prints the overall status, and for each check the finding, reason and command."""
     code, out, _ = doctor("--json", "--checks=needed-variables,swap", "--need=NO_SUCH_VARIABLE")
     told = json.loads(out)
     assert (code, told["status"], told["problems"]) == (1, "problem", 1)
@@ -62,7 +62,7 @@ def test_json_is_for_programs(doctor):
 
 
 def test_a_problem_is_told_with_why_and_a_command_to_copy(doctor):
-    """The command stands whole on a line of its own."""
+    """A problem is printed with its reason and, on a separate line, the complete command."""
     code, out, _ = doctor("--checks", "needed-variables", "--need", "NO_SUCH_VARIABLE")
     assert code == 1
     lines = [line.strip() for line in out.splitlines()]
@@ -73,14 +73,14 @@ def test_a_problem_is_told_with_why_and_a_command_to_copy(doctor):
 
 
 def test_no_problem_exits_with_0(doctor):
-    """What is well is said in one line."""
+    """Without a problem, the exit code is 0, and a passed check has one line."""
     code, out, _ = doctor("--checks=memory,needed-variables", "--need=PATH")
     assert code == 0
     assert "✓ ok      needed-variables  set: PATH" in out
 
 
 def test_checks_without_names_lists_them(doctor):
-    """Each with what it complains of, below its subject."""
+    """`--checks` without names lists all checks below their subjects."""
     code, out, _ = doctor("--checks")
     assert code == 0
     lines = out.splitlines()
@@ -92,7 +92,7 @@ def test_checks_without_names_lists_them(doctor):
 
 
 def test_quick_is_the_health_of_the_infrastructure(doctor):
-    """Accelerators, containers, disks and the network, and nothing else."""
+    """`--quick` runs only the checks of accelerators, containers, disks and the network."""
     _, out, _ = doctor("--quick", "--engine=none", "--json")
     assert {check["name"] for check in json.loads(out)["checks"]} == {
         "accelerator-states",
@@ -122,7 +122,7 @@ def test_quick_is_the_health_of_the_infrastructure(doctor):
     ],
 )
 def test_wrong_usage_is_one_line(doctor, argument, says):
-    """It says what to write instead, exits with 2, and repeats no secret."""
+    """An invalid argument exits with 2 and a one-line hint that does not repeat the token."""
     code, out, err = doctor(argument)
     assert (code, out) == (2, "")
     assert says in err
@@ -131,7 +131,7 @@ def test_wrong_usage_is_one_line(doctor, argument, says):
 
 
 def test_a_folder_that_was_removed_is_no_place_to_start_from(doctor, tmp_path, monkeypatch):
-    """Who stands in it is told so, unless the whole path of the checkpoints is named."""
+    """In a removed working directory, an absolute path for the checkpoints is required."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -143,7 +143,7 @@ def test_a_folder_that_was_removed_is_no_place_to_start_from(doctor, tmp_path, m
 
 
 def test_torch_is_not_imported(tmp_path):
-    """Neither PyTorch nor the driver's binding comes into the process that examines."""
+    """The process of the command imports neither PyTorch nor the bindings of the drivers."""
     script = (
         "import sys; from trainvitals.cli import main; code = main(['doctor', '--engine=none']);"
         "print(sorted({'torch', 'pynvml', 'pyhlml'} & set(sys.modules)), file=sys.stderr)"
@@ -161,7 +161,7 @@ def test_torch_is_not_imported(tmp_path):
 
 
 def test_a_terminal_that_knows_ascii_alone_gets_ascii(tmp_path):
-    """Marks are letters there, and nothing is lost."""
+    """If the terminal supports only ASCII, the status marks are ASCII letters."""
     said = subprocess.run(
         [
             sys.executable,
@@ -182,7 +182,7 @@ def test_a_terminal_that_knows_ascii_alone_gets_ascii(tmp_path):
 
 
 def test_a_user_without_a_home_has_no_saved_token(doctor, monkeypatch):
-    """That is nothing to warn of."""
+    """For a user without a home directory, missing saved tokens are not a problem."""
     for name in (
         "HF_TOKEN",
         "HF_HOME",

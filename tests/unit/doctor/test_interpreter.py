@@ -1,4 +1,4 @@
-"""What is installed for a Python, by the files that say so."""
+"""Tests of choosing the Python of a run and of reading its installed packages."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ from trainvitals.errors import SourceError
 
 
 def test_the_activated_environment_is_the_one_that_trains(patient: Patient):
-    """A flag goes before a virtual environment, that before conda's, and that before our own."""
+    """`--python` has precedence over a virtual environment, then conda, then this Python."""
     assert patient.packages.is_dir()
     venv = patient.folder / "venv"
     environ = {"VIRTUAL_ENV": str(venv), "CONDA_PREFIX": "/nowhere"}
@@ -36,7 +36,7 @@ def test_the_activated_environment_is_the_one_that_trains(patient: Patient):
 
 
 def test_a_real_python_says_where_its_packages_are(patient: Patient):
-    """Those of a virtual environment are its own."""
+    """The packages of a virtual environment are read from its own `site-packages` directory."""
     patient.install("numpy", "2.1.0")
     python = inspect_python(patient.folder / "venv/bin/python", run_program, patient.environ, 30)
     assert python.has_64_bits
@@ -45,7 +45,7 @@ def test_a_real_python_says_where_its_packages_are(patient: Patient):
 
 
 def test_remains_of_a_broken_uninstallation_are_no_package(patient: Patient):
-    """Pip renames what it takes out, and leaves it there when it is killed."""
+    """Directories that a killed pip leaves behind are not read as installed packages."""
     patient.install("torch", "2.6.0")
     folder = patient.packages / "~orch-2.4.1.dist-info"
     patient.write(str(folder / "METADATA"), "Name: torch\nVersion: 2.4.1\n")
@@ -56,7 +56,7 @@ def test_remains_of_a_broken_uninstallation_are_no_package(patient: Patient):
 
 
 def test_only_the_head_of_metadata_counts():
-    """What the description says is no requirement."""
+    """Requirements are read from the header of the metadata, not from the description."""
     text = "Name: a\nVersion: 1\nRequires-Dist: b>=2\n\nRequires-Dist: c\n"
     assert parse_metadata(text).requires == ("b>=2",)
     assert parse_metadata("Name: a\n") is None
@@ -78,7 +78,7 @@ def test_only_the_head_of_metadata_counts():
     ],
 )
 def test_a_requirement_is_met_as_pip_sees_it(patient: Patient, requirement, version, words):
-    """With local versions, pre-releases, markers, and names that are written otherwise."""
+    """Local versions, pre-releases, markers and normalised names are handled as in pip."""
     if version is not None:
         patient.install("a", version)
     python = inspect_python(
@@ -89,7 +89,7 @@ def test_a_requirement_is_met_as_pip_sees_it(patient: Patient, requirement, vers
 
 
 def test_requirements_are_read_as_pip_reads_them(patient: Patient):
-    """Comments, lines that go on, hashes, options and files that name each other."""
+    """Comments, continued lines, hashes, options and included files are read as in pip."""
     patient.write("more.txt", "c\n")
     file = patient.write(
         "req.txt",
@@ -99,7 +99,7 @@ def test_requirements_are_read_as_pip_reads_them(patient: Patient):
 
 
 def test_requirements_are_read_once_and_from_files(patient: Patient):
-    """Files that include each other a thousand times end at once, and so does a device."""
+    """Each included file is read once; a cycle and a device file are errors."""
     patient.write("b.txt", "-r c.txt\n" * 1000)
     patient.write("c.txt", "-r sub/../d.txt\n" * 1000 + "c\n")
     patient.write("d.txt", "d\n")

@@ -1,4 +1,4 @@
-"""Whose Python is examined: that of the run that was last seen, or one that is named as another."""
+"""Tests of choosing the Python of the most recent run for `trainvitals doctor`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ monitor.finish()
 
 @contextmanager
 def train(patient: Patient, *, name: str | None = None, **environ: str) -> Iterator[Path]:
-    """Train with the Python of the machine's virtual environment, for as long as the block."""
+    """Run a training process in the virtual environment of the machine during the block."""
     assert patient.packages.is_dir()
     python = patient.folder / "venv/bin/python"
     del patient.environ["VIRTUAL_ENV"]
@@ -53,7 +53,7 @@ def train(patient: Patient, *, name: str | None = None, **environ: str) -> Itera
 
 
 def find(patient: Patient, user: int | None = None):
-    """Return the last run as another user would find it."""
+    """Return the most recent run, as found by the given user."""
     who = os.getuid() if user is None else user
     roots = Roots(patient.proc, patient.sys, patient.root)
     return find_last_run(Machine(roots=roots, environ=patient.environ, user=who))
@@ -61,7 +61,7 @@ def find(patient: Patient, user: int | None = None):
 
 @pytest.mark.parametrize("way", ["path", "VIRTUAL_ENV", "PATH"])
 def test_the_python_of_a_living_run_is_examined(patient: Patient, way):
-    """However it was started: with its packages, which those of this command are not."""
+    """The Python of a running process is found by its path, `VIRTUAL_ENV` or `PATH`."""
     venv = patient.folder / "venv"
     start = {
         "path": {},
@@ -77,7 +77,7 @@ def test_the_python_of_a_living_run_is_examined(patient: Patient, way):
 
 
 def test_a_run_that_has_ended_is_compared_by_its_framework(patient: Patient):
-    """Its Python is unknown, since a run file names no path; what differs is said."""
+    """For a run that has ended, the framework version is compared, as its Python is unknown."""
     with train(patient):
         pass
     finding = patient.find("python")
@@ -96,7 +96,7 @@ def test_a_run_that_has_ended_is_compared_by_its_framework(patient: Patient):
 
 
 def test_a_python_that_was_named_is_not_questioned(patient: Patient):
-    """`--python` says which run is meant."""
+    """A Python that is named by `--python` is not compared with the most recent run."""
     with train(patient) as python:
         pass
     patient.wish(python=python)
@@ -105,7 +105,7 @@ def test_a_python_that_was_named_is_not_questioned(patient: Patient):
 
 
 def test_the_python_of_another_user_is_not_run(patient: Patient):
-    """It could be any program, and this may be root."""
+    """The Python of another user's run is not executed, as it could be any program."""
     with train(patient):
         run = find(patient, user=os.getuid() + 1)
     assert run.is_alive
@@ -114,7 +114,7 @@ def test_the_python_of_another_user_is_not_run(patient: Patient):
 
 
 def test_without_a_run_there_is_none(patient: Patient):
-    """Nor where the directory cannot be read."""
+    """Without a run directory, or with one that cannot be read, no run is found."""
     patient.environ["TRAINVITALS_RUN_DIR"] = str(patient.folder / "nowhere")
     assert find(patient) is None
     patient.environ["TRAINVITALS_RUN_DIR"] = str(patient.write("file", ""))

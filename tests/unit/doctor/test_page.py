@@ -1,4 +1,4 @@
-"""The page of the checks."""
+"""Tests of docs/doctor.md."""
 
 import runpy
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = ROOT / "docs/doctor.md"
 
 
 def test_the_page_is_up_to_date():
-    """`docs/doctor.md` is what `make docs` writes from the checks."""
+    """`docs/doctor.md` is identical to the output of `make docs`."""
     generator = runpy.run_path(str(ROOT / "docs/build/doctor.py"))
     assert (
         PAGE.read_text(encoding="utf-8").splitlines() == generator["write_page"]().splitlines()
@@ -18,7 +18,7 @@ def test_the_page_is_up_to_date():
 
 
 def test_every_check_has_a_row():
-    """A row names it, what it complains of, and why that matters."""
+    """The table in `docs/doctor.md` has one row for each check, in order."""
     page = PAGE.read_text(encoding="utf-8").partition("## Checks")[2]
     names = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert names == [check.name for check in CHECKS]

@@ -1,4 +1,4 @@
-"""What a user without privileges is told, and real disks that are small."""
+"""Tests of findings for an unprivileged user, and on a small real file system."""
 
 import grp
 import os
@@ -15,7 +15,7 @@ from tests.unit.doctor.patient import Patient
 
 @pytest.fixture
 def patient() -> Iterator[Patient]:
-    """A machine below a folder that everybody may look into, other than pytest's own."""
+    """Yield a machine in a directory that every user may read, unlike pytest's `tmp_path`."""
     with tempfile.TemporaryDirectory(prefix="trainvitals-") as folder:
         Path(folder).chmod(0o755)
         patient = Patient(Path(folder))
@@ -28,7 +28,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 @root_only
 def test_a_folder_that_is_closed_to_the_user_is_a_problem(patient: Patient):
-    """Checkpoints would be refused there, also where one may not even look whether it exists."""
+    """A checkpoint directory in which the user may not write is a problem."""
     closed = patient.folder / "closed"
     closed.mkdir(mode=0o700)
     patient.wish(checkpoints=closed / "runs")
@@ -44,7 +44,7 @@ def test_a_folder_that_is_closed_to_the_user_is_a_problem(patient: Patient):
 
 @root_only
 def test_device_files_that_are_closed_to_the_user_are_a_problem(patient: Patient):
-    """The command lets the user in by the group of the file, where it has one that may."""
+    """If a group may open the device files, the command adds the user to this group."""
     patient.load_module()
     patient.make_files(mode=0o600)
     with as_nobody():
@@ -62,7 +62,7 @@ def test_device_files_that_are_closed_to_the_user_are_a_problem(patient: Patient
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A real file system of 1 MiB."""
+    """Yield a directory with a real file system of 1 MiB."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(
@@ -78,7 +78,7 @@ def small_disk(tmp_path):
 
 
 def test_a_small_disk_is_found_small_and_a_full_one_full(patient: Patient, small_disk):
-    """Space runs out, and then writing fails where only writing can tell."""
+    """A small file system is a problem for its space, and a full one also for its access."""
     patient.wish(checkpoints=small_disk)
     assert patient.find("checkpoint-space").what.startswith("1.0 MiB of 1.0 MiB free")
     assert patient.find("checkpoint-space").status == "problem"

@@ -1,4 +1,4 @@
-"""What a person reads."""
+"""Tests of the text report of `trainvitals doctor`."""
 
 from dataclasses import replace
 
@@ -8,13 +8,13 @@ from trainvitals.doctor.finding import Check, Finding, fail, ok
 
 
 def write(finding, **how) -> str:
-    """Write a report of one check."""
+    """Return the report of one check."""
     check = Check("disk", "disks", "nothing", "it matters", lambda _: finding)
     return format_report(CheckRun((Result(check, finding, 0.1),), 0.25), width=80, **how)
 
 
 def test_colour_says_nothing_that_words_do_not():
-    """Without the colours the text is the same."""
+    """The report with colours contains the same text as the report without."""
     plain = write(fail("full", "rm -r /tmp/x"))
     coloured = write(fail("full", "rm -r /tmp/x"), has_colour=True)
     assert coloured.startswith("\033[31m✗ problem \033[0mdisk  full\n")
@@ -22,7 +22,7 @@ def test_colour_says_nothing_that_words_do_not():
 
 
 def test_names_cannot_move_the_cursor():
-    """What comes from outside is shown without its control characters."""
+    """Control characters in the text or the command of a finding are removed."""
     out = write(fail("\x1b[2J\x1b]0;title\x07/data\u202e is full", "ls \x1b[31m/data"))
     assert "\x1b" not in out
     assert "\u202e" not in out
@@ -31,7 +31,7 @@ def test_names_cannot_move_the_cursor():
 
 
 def test_a_line_is_broken_between_words_and_a_command_is_not():
-    """Every line of words fits the screen, and the command is whole."""
+    """Text is wrapped between words to the width of the terminal; a command is not wrapped."""
     command = "sudo " + "x" * 120
     out = write(fail("a word and another " * 10, command))
     assert f"$ {command}" in out
@@ -39,14 +39,14 @@ def test_a_line_is_broken_between_words_and_a_command_is_not():
 
 
 def test_what_is_well_takes_one_line():
-    """Neither why nor a command is told of it."""
+    """A passed check has one line without a reason and without a command."""
     assert write(ok("50 GiB free")) == (
         "✓ ok      disk  50 GiB free\n\n0 problems, 0 warnings, 1 ok, 0 not applicable; 250ms"
     )
 
 
 def test_each_thing_that_was_examined_has_its_line():
-    """Also where nothing is wrong; a long one is indented where it goes on."""
+    """Each detail has a line, also for a passed check; continued lines are indented."""
     out = write(replace(ok("2 respond"), details=("gpu0: " + "1234 " * 14, "gpu1: lost\x1b[2J")))
     assert out.splitlines()[:4] == [
         "✓ ok      disk  2 respond",
@@ -57,7 +57,7 @@ def test_each_thing_that_was_examined_has_its_line():
 
 
 def test_what_does_not_apply_is_named_and_explained_on_demand():
-    """One paragraph instead of a line for each; with `--all` each says why."""
+    """Checks that are not applicable share one paragraph; `--all` prints each with its reason."""
     check = Check("ecc", "driver", "finds", "why", lambda _: Finding("ok", ""))
     result = Result(check, Finding("not applicable", "no NVIDIA GPU answers"), 0.1)
     examination = CheckRun((result, result), 0.25)

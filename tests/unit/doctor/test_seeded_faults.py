@@ -1,4 +1,4 @@
-"""The faults of a guide to troubleshooting, all on one machine: each is found, and mended by name."""
+"""Tests that `trainvitals doctor` finds the faults of a troubleshooting guide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUILT = "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"
 
 
 def look(patient: Patient, *names: str) -> dict[str, tuple[str, str, str]]:
-    """Return status, words and command of checks."""
+    """Return the status, the text and the command of each check."""
     return {
         result.check.name: (result.finding.status, result.finding.what, result.finding.command)
         for result in patient.look(*names).results
@@ -20,7 +20,7 @@ def look(patient: Patient, *names: str) -> dict[str, tuple[str, str, str]]:
 
 
 def test_versions_and_packages_that_do_not_fit(patient: Patient):
-    """An old Python, an old PyTorch, a missing package, conflicting versions."""
+    """An old Python, an old PyTorch, a missing package and conflicting versions are found."""
     patient.install_torch("2.4.1+cu118", "11.8", "sympy (==1.13.1)", built=BUILT)
     patient.install("sympy", "1.12")
     patient.wish(requirements=(patient.write("req.txt", "torch>=2.6.0\ntransformers\n"),))
@@ -34,13 +34,13 @@ def test_versions_and_packages_that_do_not_fit(patient: Patient):
 
 
 def test_no_driver(patient: Patient):
-    """CUDA would find no NVIDIA driver."""
+    """A GPU without an NVIDIA driver is a problem."""
     patient.plug("0x10de", "0x030200")
     assert look(patient, "nvidia-driver")["nvidia-driver"][0] == "problem"
 
 
 def test_no_kernel_image(patient: Patient):
-    """'No kernel image is available for execution on the device': a GPU of a newer kind."""
+    """A GPU for which PyTorch has no kernels, because it is too new, is a problem."""
     patient.add_gpus().gpu(0).compute_capability_major = 12
     patient.install_torch("2.6.0+cu124", "12.4", built=BUILT)
     status, what, mend = look(patient, "pytorch-kernels")["pytorch-kernels"]
@@ -50,7 +50,7 @@ def test_no_kernel_image(patient: Patient):
 
 
 def test_not_compiled_with_cuda(patient: Patient):
-    """PyTorch would be not compiled with CUDA."""
+    """A PyTorch without CUDA on a machine with a GPU is a problem with an install command."""
     patient.add_gpus()
     patient.install_torch("2.6.0+cpu", None)
     patient.install("pip", "25.1")
@@ -66,7 +66,7 @@ def test_not_compiled_with_cuda(patient: Patient):
 
 
 def test_a_port_that_is_taken(patient: Patient):
-    """Who holds it is named, and the next one that is free."""
+    """The process that holds a required port is named, and the next free port is suggested."""
     port = patient.listen()
     patient.hold(port + 1)
     patient.wish(ports=(port,))
@@ -77,7 +77,7 @@ def test_a_port_that_is_taken(patient: Patient):
 
 
 def test_a_token_that_is_missing_or_expired(patient: Patient):
-    """A variable that is not set, and a token that is no longer accepted."""
+    """A variable that is not set and a token that is rejected are problems."""
     patient.wish(needed=("HF_TOKEN",))
     assert look(patient, "needed-variables")["needed-variables"][1] == "not set: HF_TOKEN"
     with patient.issuer((401, {"error": "Invalid username or password."})) as issuer:
@@ -92,7 +92,7 @@ def test_a_token_that_is_missing_or_expired(patient: Patient):
 
 
 def test_a_cudnn_of_another_version(patient: Patient):
-    """PyTorch pins its own, and another was installed over it."""
+    """A version of cuDNN that PyTorch does not accept is a problem."""
     pin = 'nvidia-cudnn-cu12 (==9.1.0.70) ; platform_system == "Linux"'
     patient.install_torch("2.6.0+cu124", "12.4", pin, built=BUILT)
     patient.install("nvidia-cudnn-cu12", "9.5.1.17")
@@ -100,7 +100,7 @@ def test_a_cudnn_of_another_version(patient: Patient):
 
 
 def test_nothing_is_left_behind(patient: Patient):
-    """The folder of checkpoints is as it was."""
+    """The checks leave no file in the checkpoint directory."""
     folder = patient.folder / "runs"
     folder.mkdir()
     patient.wish(checkpoints=folder)

@@ -1,4 +1,4 @@
-"""What PyTorch was built for, and which GPUs that fits."""
+"""Tests of reading the architectures of a PyTorch build and comparing them with a GPU."""
 
 import pytest
 
@@ -27,12 +27,12 @@ CU124 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
     ],
 )
 def test_a_kernel_runs_on_its_own_major_version_and_ptx_on_all_newer(built, capability, fits):
-    """The rules of NVIDIA for binaries, PTX, and those of one GPU or family."""
+    """The compatibility rules follow NVIDIA's for binaries, PTX, and architecture suffixes."""
     assert can_run(built, capability) is fits
 
 
 def test_the_first_torch_on_the_path_is_the_one(patient, tmp_path):
-    """As an import would have it."""
+    """The PyTorch that is found first on the path is used, as in an import."""
     patient.install_torch("2.6.0+cu124", "12.4", built=" ".join(CU124))
     other = tmp_path / "other/torch"
     other.mkdir(parents=True)

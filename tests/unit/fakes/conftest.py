@@ -1,4 +1,4 @@
-"""A fake machine and processes that use it."""
+"""Fixtures of a fake machine and of processes that use it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,14 +11,14 @@ from tests.fakes.machine import FakeMachine
 
 @pytest.fixture
 def machine(tmp_path) -> Iterator[FakeMachine]:
-    """Two GPUs and two Gaudi cards."""
+    """Yield a fake machine with two GPUs and two Gaudi cards."""
     with FakeMachine(tmp_path, gpus=2, hpus=2) as machine:
         yield machine
 
 
 @pytest.fixture
 def open_console(machine) -> Iterator[Callable[[], Console]]:
-    """Start processes that have initialised the library and hold `gpu`, the first one's handle."""
+    """Yield a function that starts a process with an initialised library and a device `gpu`."""
     with ExitStack() as stack:
 
         def start(library: str = "nvml") -> Console:
@@ -32,5 +32,5 @@ def open_console(machine) -> Iterator[Callable[[], Console]]:
 
 @pytest.fixture
 def console(open_console) -> Console:
-    """One such process that talks to NVML."""
+    """Return a process that has initialised NVML."""
     return open_console()

@@ -1,4 +1,4 @@
-"""The fake hl-smi prints the rows of the real one."""
+"""Tests that the fake `hl-smi` prints the same rows as the real program."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ QUERY = "index,uuid,name,memory.total,memory.used,power.draw,temperature.aip,uti
 
 @pytest.fixture
 def ask(machine):
-    """Run the hl-smi that the machine puts into a directory for PATH."""
+    """Return a function that runs the fake `hl-smi` of the machine."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [machine.hl_smi_directory() / "hl-smi", *arguments]
@@ -21,7 +21,7 @@ def ask(machine):
 
 
 def test_a_query_gives_a_header_and_a_row_for_each_card(machine, ask):
-    """Separated by comma and space, whole numbers with their units, as in life."""
+    """The columns are separated by comma and space, and values are integers with units."""
     machine.hpu(1).utilization = 93
     machine.hpu(1).power_milliwatts = 612_900
     answer = ask("-Q", QUERY, "-f", "csv")
@@ -37,7 +37,7 @@ def test_a_query_gives_a_header_and_a_row_for_each_card(machine, ask):
 
 
 def test_header_and_units_can_be_left_out(ask):
-    """The unit stays in the header where only `nounits` is asked for; one card can be chosen."""
+    """`nounits` and `noheader` are supported, and `-i` selects one card."""
     assert ask("-Q", "name, power.draw", "-f", "csv,nounits", "-i", "0000:43:00.0").stdout == (
         "name, power.draw [W]\nHL-325L, 226\n"
     )
@@ -45,13 +45,13 @@ def test_header_and_units_can_be_left_out(ask):
 
 
 def test_a_lost_card_has_no_values(machine, ask):
-    """The other one has."""
+    """A lost card prints N/A instead of values; the other card prints its values."""
     machine.lose(0, "hpu")
     assert ask("-Q", "index,power.draw", "-f", "csv,noheader").stdout == "0, N/A\n1, 226 W\n"
 
 
 def test_what_cannot_be_answered_fails(machine, ask):
-    """An unknown query and an unloaded driver give a line on stderr and status 1."""
+    """An unknown query and an unloaded driver make `hl-smi` exit with 1 and print no rows."""
     unknown = ask("-Q", "name,mood", "-f", "csv")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert unknown.stderr == "hl-smi: unknown query mood\n"
@@ -61,7 +61,7 @@ def test_what_cannot_be_answered_fails(machine, ask):
 
 
 def test_it_hangs_when_told_so(machine: FakeMachine, ask):
-    """And its runs are counted."""
+    """`hl-smi` hangs until the machine stops the hang, and its calls are counted."""
     machine.hang("hl-smi")
     command = [machine.hl_smi_directory() / "hl-smi", "-Q", "name", "-f", "csv,noheader"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The fake HLML answers the real pyhlml, found under the absolute path that it opens."""
+"""Tests of the fake HLML library with the real pyhlml binding."""
 
 import time
 
@@ -11,12 +11,12 @@ PROBE = "hlml.hlmlDeviceGetTemperature(gpu, 0)"
 
 @pytest.fixture
 def console(open_console) -> Console:
-    """A process that has initialised HLML; `gpu` is the first card."""
+    """Return a process that has initialised HLML; `gpu` is the first card."""
     return open_console("hlml")
 
 
 def test_each_card_has_an_identity_of_its_own(console):
-    """Strings come as bytes from the binding; the PCI structure is the one of 1.24."""
+    """Each card has its own name, UUID, serial number and PCI data."""
     assert console("hlml.hlmlDeviceGetCount()") == 2
     assert console("hlml.hlmlGetDriverVersion()") == "1.22.1-97ec1a4"
     assert console("hlml.hlmlDeviceGetName(gpu)") == "HL-325L"
@@ -34,7 +34,7 @@ def test_each_card_has_an_identity_of_its_own(console):
 
 
 def test_a_card_is_found_by_index_uuid_and_bus_id(console):
-    """The bus id may come without its domain."""
+    """A card is found by index, UUID or bus id, also without the PCI domain."""
     find = "hlml.hlmlDeviceGetMinorNumber(hlml.hlmlDeviceGetHandleBy{})"
     assert console(find.format("Index(1)")) == 1
     assert console(find.format("UUID('01P4-HL3090A0-18-U4V193-01-07-00')")) == 1
@@ -83,14 +83,14 @@ GAUGES = {
 
 
 def test_gauges_answer_what_is_set(machine, console):
-    """Each call gives the attribute that belongs to it, through the binding's own structures."""
+    """Each call of the binding returns the attribute that was set on the fake card."""
     for call, (attribute, value, expected) in GAUGES.items():
         setattr(machine.hpu(0), attribute, value)
         assert console(f"hlml.hlmlDevice{call}") == expected, call
 
 
 def test_a_gaudi_lacks_what_a_gaudi_lacks(console):
-    """Clocks but the SoC's, sensors but two, persistence and NIC statistics are NOT_SUPPORTED."""
+    """Calls that a real Gaudi card does not support return NOT_SUPPORTED."""
     for call in (
         "GetClockInfo(gpu, 1)",
         "GetMaxClockInfo(gpu, 3)",
@@ -105,7 +105,7 @@ def test_a_gaudi_lacks_what_a_gaudi_lacks(console):
 
 
 def test_energy_and_violations_are_counters(machine, console):
-    """850 W for 10 s are 8500 J; a tenth of the time throttled for heat is a second."""
+    """Energy accumulates with the power, and the violation time with the throttled time."""
     machine.stop_clock()
     card = machine.hpu(0)
     card.energy_millijoules = 0
@@ -119,7 +119,7 @@ def test_energy_and_violations_are_counters(machine, console):
 
 
 def test_an_unloaded_driver_needs_a_new_start(machine, console):
-    """The GPUs' driver is another one; a shutdown ends all starts at once."""
+    """After a reload of the driver, HLML must be initialised again; one shutdown undoes all."""
     machine.unload_driver("hpu")
     assert console.code_of(PROBE) == 1
     assert console.code_of("hlml.hlmlInit()") == 9
@@ -134,9 +134,9 @@ def test_an_unloaded_driver_needs_a_new_start(machine, console):
     assert console("nvml.nvmlDeviceGetCount()") == 2
 
 
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # machine load only adds time
 def test_a_lost_card_is_lost_and_a_hung_one_hangs(machine, console):
-    """Each alone, and not the GPU of the same number."""
+    """A lost or hung Gaudi card affects neither the other card nor the GPU of the same index."""
     machine.lose(0, "hpu")
     assert console.code_of(PROBE) == 15
     assert console("hlml.hlmlDeviceGetTemperature(hlml.hlmlDeviceGetHandleByIndex(1), 0)") == 36
@@ -152,7 +152,7 @@ def test_a_lost_card_is_lost_and_a_hung_one_hangs(machine, console):
 
 
 def test_an_event_reaches_those_who_registered(machine, console):
-    """Of this card and this kind, and no GPU's."""
+    """A process receives only events of the card and the type for which it has registered."""
     console("events = hlml.hlmlEventSetCreate()")
     console("hlml.hlmlDeviceRegisterEvents(gpu, 0b10, events)")
     machine.deliver_xid(0, 79)

@@ -1,4 +1,4 @@
-"""Fake machines are built once, laid out alike in C and Python, and found by processes."""
+"""Tests of fake machines: their libraries, their memory layout and their processes."""
 
 import ctypes
 import signal
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.mark.parametrize("vendor", ["nvidia", "habana"])
 def test_python_and_c_agree_on_the_layout(vendor):
-    """Sizes and offsets of the mirror are those that the compiler chose."""
+    """The Python structures have the sizes and offsets that the C compiler chose."""
     library = ctypes.CDLL(str(library_path(vendor)))
     assert ctypes.sizeof(SCENARIO) == library.fake_scenario_size()
     assert ctypes.sizeof(DEVICE) == library.fake_device_size()
@@ -31,7 +31,7 @@ def test_python_and_c_agree_on_the_layout(vendor):
 
 
 def test_every_listed_function_is_there():
-    """Each name in functions.h is a symbol of its vendor's library."""
+    """Each function that is listed in functions.h is a symbol of its vendor's library."""
     libraries = {v: ctypes.CDLL(str(library_path(v))) for v in ("nvidia", "habana")}
     for name in FUNCTIONS.keys() - {"nvml_any", "hlml_any", "hl_smi"}:
         library = libraries["nvidia" if name.startswith("nvml") else "habana"]
@@ -39,7 +39,7 @@ def test_every_listed_function_is_there():
 
 
 def test_names_may_be_those_of_the_binding():
-    """Version suffixes can be left out, and a wrong name is an error at once."""
+    """A function name may omit its version suffix, and an unknown name is an error."""
     assert function_row("nvmlDeviceGetCount") == function_row("nvmlDeviceGetCount_v2")
     assert function_row("nvmlInit") == function_row("nvmlInitWithFlags")
     assert function_row("nvmlDeviceGetMemoryInfo") != function_row("nvmlDeviceGetMemoryInfo_v2")
@@ -48,7 +48,7 @@ def test_names_may_be_those_of_the_binding():
 
 
 def test_libraries_are_built_once_by_whoever_comes_first(tmp_path):
-    """Three processes that build at the same time leave one whole library and no scraps."""
+    """Three processes that build a library at the same time leave one complete file."""
     program = (
         "import sys; from pathlib import Path; from tests.fakes.libraries import library_path;"
         "print(library_path('habana', Path(sys.argv[1])))"
@@ -80,7 +80,7 @@ def test_a_machine_offers_the_libraries_of_its_devices(tmp_path):
 
 
 def test_a_machine_without_devices_has_a_driver(tmp_path):
-    """The library is installed and counts none."""
+    """On a machine without devices, NVML can be initialised and counts 0 devices."""
     machine = FakeMachine(tmp_path, gpus=0)
     with Console(machine, machine.environment(["nvidia"])) as console:
         console("nvml.nvmlInit()")
@@ -88,7 +88,7 @@ def test_a_machine_without_devices_has_a_driver(tmp_path):
 
 
 def test_another_process_can_take_hold_of_a_machine(machine):
-    """What it changes is seen by both."""
+    """A change by a process that opened an existing machine is visible to both processes."""
     other = FakeMachine.open(machine.path.parent)
     other.gpu(1).temperature = 77
     assert machine.gpu(1).temperature == 77
@@ -97,7 +97,7 @@ def test_another_process_can_take_hold_of_a_machine(machine):
 
 
 def test_a_test_process_can_use_one_machine_after_another(tmp_path):
-    """After attach, this process's own binding sees the machine, in place of the one before."""
+    """After `attach`, the binding of the process reads the new machine instead of the old."""
     program = (
         "import sys; from pathlib import Path; from tests.fakes.machine import FakeMachine;"
         "import pynvml\n"
@@ -111,7 +111,7 @@ def test_a_test_process_can_use_one_machine_after_another(tmp_path):
 
 
 def test_a_reader_never_sees_half_a_counter(machine, open_console):
-    """While the power changes all the time, the energy that is read never goes back."""
+    """The energy counter never decreases while another process changes the power."""
     console = open_console()
     console(
         "def falls(n):\n"
@@ -127,7 +127,7 @@ def test_a_reader_never_sees_half_a_counter(machine, open_console):
 
 
 def test_the_command_runs_another_on_a_machine():
-    """Its exit status is the other's, and nothing of the machine is left."""
+    """The command runs a program on a fake machine, returns its exit status, and cleans up."""
     program = (
         "import os, pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount());"
         "print(os.environ['FAKE_ACCELERATORS']); raise SystemExit(5)"
@@ -141,7 +141,7 @@ def test_the_command_runs_another_on_a_machine():
 
 
 def test_the_command_takes_the_other_along_when_it_is_ended():
-    """SIGTERM to the one ends both."""
+    """SIGTERM to the command also ends the program that it runs."""
     command = [
         sys.executable,
         "-m",

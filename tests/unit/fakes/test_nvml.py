@@ -1,4 +1,4 @@
-"""The fake NVML answers the real pynvml as a driver would."""
+"""Tests of the fake NVML library with the real pynvml binding."""
 
 import time
 
@@ -16,7 +16,7 @@ MEGABYTE = 1 << 20
 
 
 def field(console, number, member="v.value.ullVal"):
-    """Ask for one field: its error, its type, its value."""
+    """Return the error code, the type and the value of one field."""
     return console(FIELD.format(member, number))
 
 
@@ -24,7 +24,7 @@ def field(console, number, member="v.value.ullVal"):
 
 
 def test_each_gpu_has_an_identity_of_its_own(console):
-    """Names, UUIDs, bus ids and versions come through the binding as they are in the scenario."""
+    """The binding returns the names, UUIDs, bus ids and versions of the fake machine."""
     assert console("nvml.nvmlDeviceGetCount()") == 2
     assert console("nvml.nvmlSystemGetDriverVersion()") == "570.124.06"
     assert console("nvml.nvmlSystemGetNVMLVersion()") == "12.570.124.06"
@@ -45,7 +45,7 @@ def test_each_gpu_has_an_identity_of_its_own(console):
 
 
 def test_a_gpu_is_found_by_index_uuid_and_bus_id(console):
-    """Handles lead back to the index; what does not exist is INVALID_ARGUMENT or NOT_FOUND."""
+    """A GPU is found by index, UUID or bus id, and an unknown GPU is an error."""
     find = "nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleBy{})"
     assert console(find.format("Index(1)")) == 1
     assert console(find.format("UUID(b'GPU-00000001-5e1f-4d3a-9c07-0000a0000001')")) == 1
@@ -56,7 +56,7 @@ def test_a_gpu_is_found_by_index_uuid_and_bus_id(console):
 
 
 def test_a_change_is_seen_by_the_next_call_of_every_process(machine, console, open_console):
-    """Two processes that are already running read the value that was just written."""
+    """A change of a value is visible to the next call of every running process."""
     other = open_console()
     machine.gpu(0).temperature = 91
     machine.gpu(0).name = "GPU of the day"
@@ -66,7 +66,7 @@ def test_a_change_is_seen_by_the_next_call_of_every_process(machine, console, op
 
 
 def test_memory_version_two_leaves_the_reserved_part_out_of_used(machine, console):
-    """Version one counts reserved bytes as used; both add up to the total."""
+    """Version 1 counts reserved bytes as used, version 2 does not; both add up to the total."""
     machine.gpu(0).memory_used_bytes = 1000 * MEGABYTE
     console("one = nvml.nvmlDeviceGetMemoryInfo(gpu)")
     console("two = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)")
@@ -80,7 +80,7 @@ def test_memory_version_two_leaves_the_reserved_part_out_of_used(machine, consol
 
 
 def test_a_structure_of_another_version_is_refused(console):
-    """ARGUMENT_VERSION_MISMATCH, as from a driver older or newer than the binding."""
+    """An unknown version of a structure is refused with ARGUMENT_VERSION_MISMATCH."""
     assert console.code_of("nvml.nvmlDeviceGetMemoryInfo(gpu, version=1)") == 25
     console("from ctypes import byref")
     console("margin = nvml.c_nvmlMarginTemperature_v1_t(); margin.version = 7")
@@ -145,7 +145,7 @@ GAUGES = {
 
 
 def test_gauges_answer_what_is_set(machine, console):
-    """Each call gives the attribute that belongs to it, through the binding's own structures."""
+    """Each call of the binding returns the attribute that was set on the fake GPU."""
     for call, (attribute, value, expected) in GAUGES.items():
         gpu = machine.gpu(0)
         before = getattr(gpu, attribute)
@@ -155,7 +155,7 @@ def test_gauges_answer_what_is_set(machine, console):
 
 
 def test_what_is_none_is_not_supported(machine, console):
-    """A model without memory sensor, ECC, fan reading or energy counter answers NOT_SUPPORTED."""
+    """The call for an attribute that is None returns NOT_SUPPORTED."""
     gpu = machine.gpu(0)
     gpu.slowdown_threshold = gpu.ecc_enabled = gpu.energy_millijoules = gpu.mig_mode = None
     gpu.memory_temperature = gpu.power_milliwatts = gpu.target_temperature = None
@@ -177,7 +177,7 @@ def test_what_is_none_is_not_supported(machine, console):
 
 
 def test_a_consumer_card_lacks_what_a_consumer_card_lacks(tmp_path):
-    """An RTX 4090 has fans, and neither ECC, NVLink, MIG nor a memory sensor."""
+    """A fake RTX 4090 has fans, but no ECC, NVLink, MIG, serial number or memory sensor."""
     machine = FakeMachine(tmp_path, gpus=1, model="NVIDIA GeForce RTX 4090")
     with Console(machine) as console:
         console("nvml.nvmlInit(); gpu = nvml.nvmlDeviceGetHandleByIndex(0)")
@@ -191,7 +191,7 @@ def test_a_consumer_card_lacks_what_a_consumer_card_lacks(tmp_path):
 
 
 def test_a_call_that_measures_takes_its_time(machine, console):
-    """PCIe throughput lasts 20 ms and follows the byte counter's speed, in KB/s."""
+    """The call for the PCIe throughput takes 20 ms and returns the byte counter's rate in KB/s."""
     machine.gpu(0).grow("pcie_transmit_bytes", per_second=2048_000)
     begin = time.monotonic()
     assert console("nvml.nvmlDeviceGetPcieThroughput(gpu, 0)") == 2000
@@ -199,7 +199,7 @@ def test_a_call_that_measures_takes_its_time(machine, console):
 
 
 def test_processes_come_with_their_memory(machine, console):
-    """The list has 24-byte entries; -1 bytes are None; no processes are an empty list."""
+    """Processes are listed with their memory, which is None if unknown; the list may be empty."""
     ask = "[[p.pid, p.usedGpuMemory] for p in nvml.nvmlDeviceGet{}RunningProcesses(gpu)]"
     assert console(ask.format("Compute")) == []
     machine.processes(0, [(101, 5 * MEGABYTE), (102, -1), (103, 7)])
@@ -215,7 +215,7 @@ def test_processes_come_with_their_memory(machine, console):
 
 
 def test_older_versions_of_the_process_lists_have_their_own_entries(machine, console):
-    """24 bytes in the second version as in the third, 16 in the first."""
+    """Version 2 of the process lists has entries of 24 bytes, version 1 entries of 16 bytes."""
     expected = [[101, 5 * MEGABYTE], [102, 6 * MEGABYTE]]
     console("from ctypes import byref, c_uint, create_string_buffer; import struct")
     for kind, name in enumerate(("Compute", "Graphics", "MPSCompute")):
@@ -232,7 +232,7 @@ def test_older_versions_of_the_process_lists_have_their_own_entries(machine, con
 
 
 def test_energy_is_power_over_time(machine, console):
-    """100 W for 10 s and 250 W for 4 s are 2000 J; a change of power makes no jump."""
+    """The energy is the power integrated over time: 100 W for 10 s and 250 W for 4 s are 2000 J."""
     gpu = machine.gpu(0)
     machine.stop_clock()
     gpu.energy_millijoules = 0
@@ -249,7 +249,7 @@ def test_energy_is_power_over_time(machine, console):
 
 
 def test_throttling_is_counted_in_nanoseconds_for_each_reason(machine, console):
-    """A reason that holds a quarter of the time grows by 250 ms a second, alone."""
+    """The counter of a throttle reason grows by the throttled time, and the others stay at 0."""
     machine.stop_clock()
     machine.gpu(0).throttle("sw_power_cap", 0.25)
     machine.gpu(0).throttle("hw_power_brake", 1.0)
@@ -272,7 +272,7 @@ def test_throttling_is_counted_in_nanoseconds_for_each_reason(machine, console):
 
 
 def test_nvlink_traffic_is_summed_or_by_link(machine, console):
-    """Scope 0xffffffff is the sum of 18 links; the raw counters have the overhead on top."""
+    """Scope 0xffffffff is the sum of 18 links; the raw counters also include the overhead."""
     machine.stop_clock()
     machine.gpu(0).grow("nvlink_transmit_kib", per_second=1800)
     machine.gpu(0).grow("nvlink_receive_kib", per_second=3600)
@@ -285,7 +285,7 @@ def test_nvlink_traffic_is_summed_or_by_link(machine, console):
 
 
 def test_a_pcie_byte_counter_may_wrap(machine, console):
-    """With 32 bits, 5 GiB read as 1 GiB."""
+    """A PCIe byte counter of 32 bits wraps: 5 GiB are read as 1 GiB."""
     machine.stop_clock()
     machine.gpu(0).pcie_transmit_bytes = 5 << 30
     assert field(console, 197) == [0, 3, 5 << 30]
@@ -337,7 +337,7 @@ FIELDS = {
 
 
 def test_each_field_is_the_one_the_binding_names(machine, console):
-    """The ids are pynvml's constants; each value is in the union's member of its type."""
+    """Each field of pynvml returns the attribute that was set, in the union member of its type."""
     machine.stop_clock()
     for name, (attribute, value, value_type) in FIELDS.items():
         setattr(machine.gpu(0), attribute, value)
@@ -346,7 +346,7 @@ def test_each_field_is_the_one_the_binding_names(machine, console):
 
 
 def test_fields_fail_one_by_one(machine, console):
-    """An unknown field and a failing one do not spoil their neighbours."""
+    """An unknown or failing field does not affect the other fields of the same call."""
     machine.fail_field(82, 0, 999)
     console("entries = nvml.nvmlDeviceGetFieldValues(gpu, [91, 9999, 82, 230])")
     assert console("[e.nvmlReturn for e in entries]") == [0, 3, 999, 0]
@@ -357,7 +357,7 @@ def test_fields_fail_one_by_one(machine, console):
 
 
 def test_ecc_totals_are_not_supported_while_ecc_is_off(machine, console):
-    """The mode can still be read."""
+    """If ECC is off, the error totals are not supported, but the mode can be read."""
     machine.gpu(0).ecc_enabled = 0
     assert [field(console, number)[0] for number in (3, 4, 5, 6)] == [3, 3, 3, 3]
     assert field(console, 1, "v.value.uiVal") == [0, 1, 0]
@@ -367,7 +367,7 @@ def test_ecc_totals_are_not_supported_while_ecc_is_off(machine, console):
 
 
 def test_a_square_wave_averages_to_its_duty(machine, console):
-    """A quarter of every 2 s: whole periods average to 25 % exactly; both processes agree."""
+    """The samples of a square wave with a duty of 0.25 average to 25% in every process."""
     machine.square_wave(0, duty=0.25, period_seconds=2)
     machine.gpu(0).sample_period_microseconds = 250_000
     machine.stop_clock(realtime_seconds=1_000_000.0)
@@ -382,7 +382,7 @@ def test_a_square_wave_averages_to_its_duty(machine, console):
 
 
 def test_samples_after_a_time_stamp_come_once(machine, console):
-    """Each time stamp asks for what is newer; nothing newer is NOT_FOUND."""
+    """Only samples after the given time stamp are returned; without a newer one, NOT_FOUND."""
     machine.gpu(0).sample_period_microseconds = 100_000
     machine.constant_load(0, 37)
     machine.stop_clock(realtime_seconds=500.0)
@@ -394,7 +394,7 @@ def test_samples_after_a_time_stamp_come_once(machine, console):
 
 
 def test_the_buffer_forgets_what_does_not_fit(machine, console):
-    """With a depth of 4, a reader that comes late gets the last four samples."""
+    """A reader that comes late gets the last four samples from a buffer of depth 4."""
     machine.gpu(0).sample_depth = 4
     machine.gpu(0).sample_period_microseconds = 1_000_000
     machine.stop_clock(realtime_seconds=1000.0)
@@ -403,14 +403,14 @@ def test_the_buffer_forgets_what_does_not_fit(machine, console):
 
 
 def test_an_idle_gpu_leaves_no_samples(machine, console):
-    """NOT_FOUND, while the gauge says 0."""
+    """An idle GPU returns NOT_FOUND for its samples and a utilization of 0."""
     machine.idle(0)
     assert console.code_of(SAMPLES.format(0)) == 6
     assert console("nvml.nvmlDeviceGetUtilizationRates(gpu).gpu") == 0
 
 
 def test_a_load_may_change_from_now_on(machine, console):
-    """The sample across the change is the mean of before and after; the rest stays."""
+    """A change of load affects later samples; the sample across the change is the mean of both."""
     gpu = machine.gpu(0)
     gpu.sample_period_microseconds = 1_000_000
     gpu.constant_load(10)
@@ -426,7 +426,7 @@ def test_a_load_may_change_from_now_on(machine, console):
 
 
 def test_power_and_memory_have_samples_too(machine, console):
-    """Power in mW, memory activity in percent, in the clock that the device uses."""
+    """Samples of power and memory utilization exist, with time stamps of the device's clock."""
     machine.gpu(0).memory_utilization = 12
     machine.gpu(0).power_milliwatts = 350_000
     last = "nvml.nvmlDeviceGetSamples(gpu, {}, 0)[1][-1].sampleValue.uiVal"
@@ -444,7 +444,7 @@ PROBE = "nvml.nvmlDeviceGetTemperature(gpu, 0)"
 
 
 def test_before_the_first_start_all_is_uninitialized(machine):
-    """Calls need a start, and a stop undoes one."""
+    """Calls fail before `nvmlInit`, and each `nvmlShutdown` undoes one `nvmlInit`."""
     with Console(machine) as console:
         assert console.code_of("nvml._LoadNvmlLibrary(); nvml.nvmlDeviceGetCount()") == 1
         console("nvml.nvmlInit(); nvml.nvmlInit(); nvml.nvmlShutdown()")
@@ -455,14 +455,14 @@ def test_before_the_first_start_all_is_uninitialized(machine):
 
 
 def test_without_a_scenario_there_is_no_driver(machine):
-    """A library without its file behaves like one without a kernel module."""
+    """Without the file of a fake machine, `nvmlInit` fails as without a kernel module."""
     for path in ("", "/nowhere/accelerators"):
         with Console(machine, {**machine.environment(), "FAKE_ACCELERATORS": path}) as console:
             assert console.code_of("nvml.nvmlInit()") == 9
 
 
 def test_an_unloaded_driver_needs_a_new_start(machine, console):
-    """Calls and starts fail without it; once it is back, only a new start heals a process."""
+    """After a reload of the driver, a process must initialise NVML again."""
     machine.gpu(0).energy_millijoules = 12_000_000
     machine.unload_driver()
     assert console.code_of(PROBE) == 1
@@ -475,13 +475,13 @@ def test_an_unloaded_driver_needs_a_new_start(machine, console):
 
 
 def test_an_unloaded_driver_may_say_so(machine, console):
-    """What running processes are answered can be chosen."""
+    """The error code of calls after the driver was unloaded can be chosen."""
     machine.unload_driver(code=9)
     assert console.code_of(PROBE) == 9
 
 
 def test_a_driver_upgrade_shuts_out_those_who_hold_the_old_library(machine, console, open_console):
-    """They get a mismatch for good, even after a new start; a fresh process works."""
+    """After a driver upgrade, running processes get a version mismatch, and new processes work."""
     machine.mismatch(version="580.65.06")
     assert console.code_of(PROBE) == 18
     console("nvml.nvmlShutdown()")
@@ -491,7 +491,7 @@ def test_a_driver_upgrade_shuts_out_those_who_hold_the_old_library(machine, cons
 
 
 def test_a_driver_without_its_library_shuts_out_everyone(machine, console):
-    """Until the driver that fits the file on disk is loaded."""
+    """A driver that does not match the library on disk makes `nvmlInit` fail in every process."""
     machine.mismatch(library_on_disk=False)
     with Console(machine) as fresh:
         assert fresh.code_of("nvml.nvmlInit()") == 18
@@ -504,7 +504,7 @@ def test_a_driver_without_its_library_shuts_out_everyone(machine, console):
 
 
 def test_a_lost_gpu_is_lost_to_every_call(machine, console, open_console):
-    """It is still counted, its neighbour is well, and it can come back."""
+    """Every call for a lost GPU fails; the GPU is still counted, and the other GPU works."""
     machine.lose(0)
     fresh = "nvml.nvmlDeviceGetHandleByIndex(0)"
     for call in (PROBE, "nvml.nvmlDeviceGetUUID(gpu)", fresh):
@@ -516,7 +516,7 @@ def test_a_lost_gpu_is_lost_to_every_call(machine, console, open_console):
 
 
 def test_a_lost_gpu_may_leave_the_count(machine, console):
-    """With hidden, a process that starts now does not count it; one that runs still does."""
+    """A hidden lost GPU is counted by running processes, but not by new processes."""
     machine.lose(0, hidden=True)
     assert console("nvml.nvmlDeviceGetCount()") == 2
     with Console(machine) as fresh:
@@ -526,7 +526,7 @@ def test_a_lost_gpu_may_leave_the_count(machine, console):
 
 
 def test_an_added_gpu_is_seen_after_a_new_start(machine, console):
-    """Or at once, where the driver is told so."""
+    """An added GPU is counted after a new `nvmlInit`, or at once if so configured."""
     added = machine.add_gpu()
     assert console("nvml.nvmlDeviceGetCount()") == 2
     console("nvml.nvmlShutdown(); nvml.nvmlInit()")
@@ -538,7 +538,7 @@ def test_an_added_gpu_is_seen_after_a_new_start(machine, console):
 
 
 def test_a_removed_gpu_is_lost_and_then_not_counted(machine, console):
-    """Another one in its place is a stranger to the old handle."""
+    """The handle of a removed GPU stays invalid even if another GPU takes its place."""
     machine.remove_gpu(0)
     assert console.code_of(PROBE) == 15
     assert console("nvml.nvmlDeviceGetCount()") == 2
@@ -554,7 +554,7 @@ def test_a_removed_gpu_is_lost_and_then_not_counted(machine, console):
 
 
 def test_a_hung_call_blocks_until_it_is_freed(machine, console, open_console):
-    """Only that function on that GPU; everything else goes on."""
+    """A hang blocks one function of one GPU until it ends; all other calls return."""
     machine.hang("nvmlDeviceGetTemperature", device=0)
     console.begin(PROBE)
     other = open_console()
@@ -567,7 +567,7 @@ def test_a_hung_call_blocks_until_it_is_freed(machine, console, open_console):
 
 
 def test_a_call_can_hang_for_a_while(machine, console):
-    """It returns by itself, each time."""
+    """A call can hang for a given time and then return."""
     machine.hang("nvml*", device=0, milliseconds=60)
     begin = time.monotonic()
     assert console(PROBE) == 34
@@ -575,7 +575,7 @@ def test_a_call_can_hang_for_a_while(machine, console):
 
 
 def test_the_start_can_hang(machine):
-    """A process hangs in nvmlInit until the hang ends with the machine."""
+    """A process hangs in `nvmlInit` until the fake machine is closed."""
     machine.hang("nvmlInit")
     with Console(machine) as console:
         console.begin("nvml.nvmlInit()")
@@ -586,7 +586,7 @@ def test_the_start_can_hang(machine):
 
 
 def test_a_function_can_fail(machine, console):
-    """On one GPU, on all, or without one."""
+    """A function can fail with a given error for one GPU, or without a device."""
     machine.fail("nvmlDeviceGetTemperature", 0, 999)
     machine.fail("nvmlDeviceGetCount", None, 4)
     assert console.code_of(PROBE) == 999
@@ -598,7 +598,7 @@ def test_a_function_can_fail(machine, console):
 
 @pytest.mark.parametrize("spin", [False, True])
 def test_every_call_about_a_device_can_be_slowed(machine, console, spin):
-    """Twenty calls of 5 ms each take a tenth of a second; calls without a device do not."""
+    """A delay applies to every call for a device: 20 calls of 5 ms take at least 0.1 s."""
     machine.delay(5000, slot=0, spin=spin)
     begin = time.monotonic()
     console(f"[{PROBE} for _ in range(20)]")
@@ -606,7 +606,7 @@ def test_every_call_about_a_device_can_be_slowed(machine, console, spin):
 
 
 def test_calls_are_counted(machine, console):
-    """By function and device, over all processes, also those that fail."""
+    """Calls are counted by function and device, including those that fail."""
     machine.reset_calls()
     console(f"[{PROBE} for _ in range(3)]")
     machine.lose(0)
@@ -622,7 +622,7 @@ def test_calls_are_counted(machine, console):
 
 
 def test_a_call_costs_next_to_nothing(console):
-    """Well below a microsecond in C, so that benchmarks measure the exporter."""
+    """A call takes less than 3 µs, so that benchmarks measure the exporter."""
     console("from ctypes import byref, c_uint; import time; out = byref(c_uint())")
     console("call = nvml.nvmlLib.nvmlDeviceGetPowerUsage")
     console(
@@ -638,7 +638,7 @@ def test_a_call_costs_next_to_nothing(console):
 
 
 def test_an_xid_reaches_those_who_registered_once(machine, console):
-    """Those before the set and of other GPUs do not; then the wait times out."""
+    """A process receives each Xid of its registered GPU once, and then the wait times out."""
     machine.deliver_xid(0, 13)
     console("events = nvml.nvmlEventSetCreate()")
     console("nvml.nvmlDeviceRegisterEvents(gpu, nvml.nvmlEventTypeXidCriticalError, events)")
@@ -655,9 +655,9 @@ def test_an_xid_reaches_those_who_registered_once(machine, console):
     console("nvml.nvmlEventSetFree(events)")
 
 
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # machine load only adds time
 def test_a_waiting_call_is_woken(machine, console):
-    """An event, a lost GPU and an unloaded driver all end the wait long before its time."""
+    """An event, a lost GPU and an unloaded driver end a waiting call before its timeout."""
     console("events = nvml.nvmlEventSetCreate()")
     console("nvml.nvmlDeviceRegisterEvents(gpu, 8, events)")
     wait = "nvml.nvmlEventSetWait(events, 60000).eventData"
@@ -678,7 +678,7 @@ def test_a_waiting_call_is_woken(machine, console):
 
 
 def test_unknown_types_of_event_are_refused(console):
-    """A device says which it supports."""
+    """Registering an event type that the device does not support fails."""
     assert console("nvml.nvmlDeviceGetSupportedEventTypes(gpu)") == 0x1F
     console("events = nvml.nvmlEventSetCreate()")
     assert console.code_of("nvml.nvmlDeviceRegisterEvents(gpu, 0x4000, events)") == 3

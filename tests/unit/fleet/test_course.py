@@ -1,4 +1,4 @@
-"""Numbers that change over time, and scripts."""
+"""Tests of the demo's simulated values and scripts."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ROUND = (Stage("train", 60), Stage("save", 15), Stage("train", 30), Stage("dead"
 
 
 def test_a_total_is_the_same_whoever_asks():
-    """It does not depend on what was asked before, and never goes backwards."""
+    """A total depends only on the time, not on earlier calls, and never decreases."""
     asked_often = Total(lambda now: now % 7, 1000.0)
     often = [asked_often.at(1000 + second) for second in range(300)]
     assert often == sorted(often)
@@ -18,13 +18,13 @@ def test_a_total_is_the_same_whoever_asks():
 
 
 def test_a_total_grows_with_its_rate():
-    """So much for each second, from what there was at the start."""
+    """A total grows by its rate per second, from its value at the start."""
     total = Total(lambda now: 2.0 if now < 130 else 0.0, 100.0, 5.0)
     assert [total.at(now) for now in (40, 100, 107.5, 130, 500)] == [5, 5, 20, 65, 65]
 
 
 def test_a_script_tells_its_stage():
-    """After the last stage comes the first."""
+    """A script returns the stage at a time, and repeats its stages in rounds."""
     script = Script(ROUND, 1000.0)
     scenes = [script.at(now) for now in (1000, 1059, 1060, 1080, 1105, 1150)]
     assert [scene.name for scene in scenes] == ["train", "train", "save", "train", "dead", "train"]
@@ -33,14 +33,14 @@ def test_a_script_tells_its_stage():
 
 
 def test_a_script_tells_how_long_it_was_in_a_stage():
-    """All stages of a name count, in all rounds."""
+    """The time spent in a stage includes all stages of this name in all rounds."""
     script = Script(ROUND, 1000.0)
     spent = [script.spent("train", now) for now in (990, 1000, 1070, 1085, 1150, 1160)]
     assert spent == [0, 0, 60, 70, 90, 100]
 
 
 def test_a_script_tells_when_a_stage_last_ended():
-    """It may have been in the round before."""
+    """The last end of a stage may be in the previous round."""
     script = Script(ROUND, 1000.0)
     assert [script.last_end("save", now) for now in (1074, 1075, 1149, 1160)] == [
         *(None, 1075, 1075, 1075)
@@ -51,7 +51,7 @@ def test_a_script_tells_when_a_stage_last_ended():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_ripple_stays_within_its_bounds(seed):
-    """Between -1 and 1, and about 0."""
+    """A ripple stays between -1 and 1 and has a mean of about 0."""
     values = [ripple(seed, now) for now in range(0, 60_000, 7)]
     assert -1 <= min(values) < -0.5
     assert 0.5 < max(values) <= 1
@@ -59,7 +59,7 @@ def test_a_ripple_stays_within_its_bounds(seed):
 
 
 def test_a_day_has_its_night():
-    """The least is at 02:24 UTC, the most twelve hours later."""
+    """The daylight function has its minimum at 02:24 UTC and its maximum 12 hours later."""
     assert daylight(2.4 * 3600) == pytest.approx(0)
     assert daylight(14.4 * 3600) == pytest.approx(1)
     assert [ramp(now, 10, 20) for now in (0, 15, 99)] == [0, 0.5, 1]

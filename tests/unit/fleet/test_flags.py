@@ -1,4 +1,4 @@
-"""The demo's exporter stands where the stack starts `trainvitals serve`."""
+"""Tests that the demo's exporter can replace `trainvitals serve` in the stack."""
 
 from fleet.__main__ import parse_arguments
 from trainvitals.stack.plan import Supply, plan_programs
@@ -6,7 +6,7 @@ from trainvitals.stack.settings import Settings
 
 
 def test_it_takes_every_flag_that_the_stack_gives_the_exporter(tmp_path):
-    """The command of the stack's exporter is parsed, whatever the stack adds to it."""
+    """The demo's exporter accepts every flag that the stack passes to its exporter."""
     program = tmp_path / "prometheus"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Passwords: what is checked, in which turn, and what is told of those that are wrong."""
+"""Tests of the password check: its results, its order, and its log messages."""
 
 import logging
 from base64 import b64encode
@@ -29,7 +29,7 @@ from trainvitals.http.failed_logins import FailedLogins
     ],
 )
 def test_credentials(header, credentials):
-    """A name and a password are read from the header, or nothing is."""
+    """A valid header returns a name and a password; an invalid header returns None."""
     assert parse_credentials(header) == credentials
 
 
@@ -40,7 +40,7 @@ USERS = {"ann": HASH}
 
 
 class Calls:
-    """A loop that a test turns by hand; it counts the slow comparisons."""
+    """An event loop that a test advances; it records the slow password comparisons."""
 
     def __init__(self):
         self.compared = []
@@ -49,21 +49,21 @@ class Calls:
         self.passwords = Passwords(self._calls.put, compare=self.compare)
 
     def compare(self, password, hashed):
-        """Compare quickly and take note."""
+        """Compare a password with the correct one and record the call."""
         self.compared.append((password, hashed))
         return password == b"let me in"
 
     def check(self, header, users=USERS, client=None):
-        """Take note of the verdict on a header."""
+        """Check a header and record the verdict."""
         self.passwords.check(header, users, self.verdicts.append, client or Client())
 
     def guess(self, number, client):
-        """Guess a password of ann, over a connection."""
+        """Check a wrong password of ann from a connection."""
         header = b64encode(b"ann:%d" % number).decode()
         self.passwords.check(f"Basic {header}", USERS, lambda _: None, client)
 
     def turn(self, times=1):
-        """Make the next calls that are due."""
+        """Run the next pending calls of the loop."""
         for _ in range(times):
             self._calls.get(timeout=30)()
 
@@ -90,7 +90,7 @@ def test_same_password_at_once():
 
 
 def test_unknown_user_costs_the_same():
-    """An unknown user is compared with a known one's hash, and denied whatever the password."""
+    """An unknown user is compared with a known user's hash, and always denied."""
     calls = Calls()
     calls.check(EVE)
     calls.turn()
@@ -99,7 +99,7 @@ def test_unknown_user_costs_the_same():
 
 
 def test_new_hash_forgets():
-    """A password remembered for one hash says nothing about another, or about a removed user."""
+    """A remembered password is checked again if the hash changes or the user is removed."""
     calls = Calls()
     calls.check(ANN)
     calls.turn()
@@ -111,7 +111,7 @@ def test_new_hash_forgets():
 
 
 def test_flood_of_guesses():
-    """Guesses beyond the backlog are turned away at once, and push out no right password."""
+    """Guesses beyond the backlog are rejected at once and do not evict a remembered password."""
     calls = Calls()
     calls.check(ANN)
     calls.turn()
@@ -130,7 +130,7 @@ def test_flood_of_guesses():
 
 
 def test_real_bcrypt():
-    """The hash of a real password admits it, alone, whatever its length and bytes."""
+    """A real bcrypt hash admits only its own password, also among long or binary passwords."""
     queue = SimpleQueue()
     passwords, verdicts = Passwords(queue.put), []
     zero_byte, long = "Basic YW5uOgA=", "Basic " + "YW5u" + "OmFh" + "YWFh" * 100
@@ -141,13 +141,13 @@ def test_real_bcrypt():
 
 
 def connection(number, host="10.0.0.9"):
-    """Return one of the connections of an address."""
+    """Return a connection of an address."""
     return Client(host, number, host)
 
 
 @pytest.mark.parametrize("count", [1, 16, 200])
 def test_another_address_does_not_wait_for_guesses(count):
-    """However many guesses one address has waiting, two are checked before another's password."""
+    """At most two waiting guesses of one address are checked before another address's password."""
     calls = Calls()
     for number in range(count):
         calls.guess(number, connection(number))
@@ -157,7 +157,7 @@ def test_another_address_does_not_wait_for_guesses(count):
 
 
 def test_the_same_address_waits_for_those_before_it():
-    """A scraper beside sixteen guessers who never pause is checked after one guess of each."""
+    """A scraper at the address of 16 guessers is checked after one guess of each connection."""
     calls = Calls()
     for number in range(16):
         calls.guess(number, connection(number))
@@ -171,7 +171,7 @@ def test_the_same_address_waits_for_those_before_it():
 
 
 def test_addresses_take_turns():
-    """Of three addresses with many guesses each, each has every third check."""
+    """Three addresses with many guesses each are checked in turn."""
     calls = Calls()
     hosts = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
     for host in hosts:
@@ -180,7 +180,7 @@ def test_addresses_take_turns():
             header = f"Basic {b64encode(b'ann:' + password).decode()}"
             calls.check(header, client=connection(number, host))
     calls.turn(12)
-    # The first check began before the others came.
+    # The first check began before the other guesses arrived.
     order = [password.decode().split()[0] for password, _ in calls.compared[1:]]
     assert order[:6] == [*hosts, *hosts]
 
@@ -198,7 +198,7 @@ NETWORKS = {
 @pytest.mark.parametrize("guessers", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("host", ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8:ffff::1"])
 def test_guessers_from_many_addresses_delay_a_scraper_by_few_checks(guessers, host):
-    """Where all guessers have guessed before, a scraper waits for two checks."""
+    """If all guessers have guessed before, a scraper waits for at most two of their checks."""
     calls = Calls()
     guess_all(calls, [Client(each, 1, find_network(each)) for each in guessers])
     calls.check(ANN, client=Client(host, 1, find_network(host)))
@@ -207,7 +207,7 @@ def test_guessers_from_many_addresses_delay_a_scraper_by_few_checks(guessers, ho
 
 
 def guess_all(calls, clients):
-    """Guess over each connection, and again twice as often as there are connections."""
+    """Guess three times over each connection, and run one check for each repeated guess."""
     for number, client in enumerate([*clients, *clients, *clients]):
         if number >= len(clients):
             calls.turn()
@@ -215,9 +215,9 @@ def guess_all(calls, clients):
 
 
 def test_a_scraper_behind_the_first_guesses_of_many_networks():
-    """With a guess of 48 new networks before it, and one of each after it, it waits for 64 checks.
+    """A scraper waits for at most 64 checks if 48 new networks guess before and after it.
 
-    A check at bcrypt's cost of 10 takes less than a tenth of a second, a scrape 10 s at most.
+    A check with a bcrypt cost of 10 takes less than 0.1 s, and a scrape may take 10 s.
     """
     calls = Calls()
     hosts = [f"10.1.{number}.1" for number in range(GUESSERS)]
@@ -233,7 +233,7 @@ def test_a_scraper_behind_the_first_guesses_of_many_networks():
 
 
 def test_networks_that_never_guessed_do_not_keep_others_waiting():
-    """A scraper that has failed before has its turn however many new networks come with guesses."""
+    """New networks with guesses delay a scraper that has failed before by at most four checks."""
     calls = Calls()
     scraper = connection(1, "10.0.0.1")
     calls.check(ANN_WRONG, client=scraper)
@@ -246,7 +246,7 @@ def test_networks_that_never_guessed_do_not_keep_others_waiting():
 
 
 def test_a_scraper_that_hung_up_is_checked_soon():
-    """A scraper that gave up while forty-eight networks guessed waits for few checks at its next."""
+    """A scraper that disconnects before its check and reconnects is checked within three checks."""
     calls = Calls()
     calls.check(ANN_WRONG, client=connection(9, "10.9.9.9"))
     calls.check(ANN, client=connection(1, "10.0.0.1"))
@@ -258,7 +258,7 @@ def test_a_scraper_that_hung_up_is_checked_soon():
 
 
 def test_closed_connections_cost_no_check():
-    """Guesses of connections that were closed are dropped; one that is being checked is finished."""
+    """Guesses of closed connections are dropped, except a guess whose check has already begun."""
     calls = Calls()
     for number in range(50):
         calls.guess(number, connection(number))
@@ -270,7 +270,7 @@ def test_closed_connections_cost_no_check():
 
 
 def test_forgotten_password_is_checked_for_another():
-    """A password that two connections wait for is checked if one of them closes."""
+    """A password that two connections wait for is still checked if one of them closes."""
     calls = Calls()
     calls.guess(0, connection(0))
     for number in (1, 2):
@@ -281,7 +281,7 @@ def test_forgotten_password_is_checked_for_another():
 
 
 class Window:
-    """A minute that a test lets pass."""
+    """A logging interval of one minute that a test ends."""
 
     def __init__(self):
         self._action = None
@@ -291,7 +291,7 @@ class Window:
         self._action = action
 
     def pass_(self):
-        """Let the minute pass; return whether a failed login would be told at once."""
+        """End the minute; return whether the next failed login would be logged at once."""
         action, self._action = self._action, None
         if action:
             action()
@@ -299,7 +299,7 @@ class Window:
 
 
 def test_first_failed_login_is_logged_at_once(caplog):
-    """The line has the address and the user, not the name of an unknown one."""
+    """The log line has the address and the user, but not the name of an unknown user."""
     for user, who in (("ann", "ann"), (None, "an unknown user")):
         caplog.clear()
         Window().failed.note("10.0.0.9", user)
@@ -309,7 +309,7 @@ def test_first_failed_login_is_logged_at_once(caplog):
 
 
 def test_flood_of_failed_logins_is_a_line_a_minute(caplog):
-    """Ten thousand failed logins of a hundred addresses are two lines, with all of them counted."""
+    """10,000 failed logins of 100 addresses within a minute are counted in two log lines."""
     window = Window()
     for number in range(10_000):
         window.failed.note(f"10.0.0.{number % 100}", "ann")

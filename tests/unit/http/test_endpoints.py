@@ -1,4 +1,4 @@
-"""What each path answers, without the server: requests in, responses out."""
+"""Tests of the responses of each HTTP endpoint, without the server."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 @dataclass(frozen=True)
 class Part:
-    """A reading of everything that JSON does not know."""
+    """A reading with values of types that JSON lacks."""
 
     ratio: float
     name: bytes
@@ -44,7 +44,7 @@ class Part:
 
 
 class Probe:
-    """A collector that returns its reading, calls it, or raises it."""
+    """A collector whose reading is a value, a function to call, or an exception to raise."""
 
     def __init__(self, name, reading=1.0, samples=1):
         self.name = name
@@ -53,27 +53,27 @@ class Probe:
         self.deadlines = []
 
     def read(self, deadline):
-        """Return the reading."""
+        """Return or raise the reading, and record the remaining time."""
         self.deadlines.append(deadline - time.monotonic())
         if isinstance(self.reading, Exception):
             raise self.reading
         return self.reading() if callable(self.reading) else self.reading
 
     def express(self, _):
-        """Return a gauge with as many samples as wished."""
+        """Return a gauge with the configured number of samples."""
         labels = tuple(("", (("n", str(n)),)) for n in range(self.samples))
         family = Family(f"probe_{self.name}", "gauge", "A probe. Source: test.", labels)
         return (Block((self.name, labels), lambda: (family,), range(self.samples)),)
 
     def complaint(self, _):
-        """Have none."""
+        """Return None, as there is no complaint."""
 
     def omitted(self, _):
-        """Leave nothing out."""
+        """Return 0, as no sample is omitted."""
         return 0
 
     def close(self):
-        """Have nothing open."""
+        """Do nothing, as nothing is open."""
 
 
 class Site:
@@ -84,7 +84,7 @@ class Site:
         self.endpoints = Endpoints(SimpleNamespace(runner=self.runner, expected={}))
 
     def get(self, path, *query, **headers):
-        """Ask and wait for the response."""
+        """Send a request and return its response."""
         box = SimpleQueue()
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.endpoints.answer(Request("GET", path, query, headers), box.put)
@@ -105,19 +105,19 @@ SUCCESS = "trainvitals_collector_success{"
 
 @pytest.fixture
 def site():
-    """Three collectors."""
+    """Yield the endpoints of three collectors."""
     site = Site(Probe("cpu"), Probe("disk", samples=100), Probe("memory"))
     yield site
     site.runner.close()
 
 
 def open_site(*probes):
-    """Return the endpoints of these collectors, which end with the process."""
+    """Return the endpoints of these collectors, without closing the runner."""
     return Site(*probes)
 
 
 def header(response, name):
-    """Return a response's header."""
+    """Return the value of a response's header."""
     return dict(response.headers).get(name)
 
 
@@ -125,7 +125,7 @@ def header(response, name):
 
 
 def test_metrics_are_text_by_default(site):
-    """Who says nothing gets the text format."""
+    """Without an Accept header, `/metrics` returns the text format without compression."""
     response = site.get("/metrics")
     assert response.status == 200
     assert header(response, "Content-Type") == TEXT
@@ -136,7 +136,7 @@ def test_metrics_are_text_by_default(site):
 
 
 def test_metrics_are_openmetrics_for_who_asks(site):
-    """The page says that it is OpenMetrics, and is."""
+    """If the Accept header prefers OpenMetrics, `/metrics` returns a valid OpenMetrics page."""
     response = site.get("/metrics", accept="application/openmetrics-text;version=1.0.0,*/*;q=0.1")
     assert header(response, "Content-Type") == OPENMETRICS
     families = list(text_string_to_metric_families(response.body.decode()))
@@ -144,7 +144,7 @@ def test_metrics_are_openmetrics_for_who_asks(site):
 
 
 def test_metrics_are_compressed_for_who_accepts_it(site):
-    """Gzip is the same page, smaller; small pages are sent as they are."""
+    """`/metrics` is compressed with gzip only if the Accept-Encoding header allows gzip."""
     plain = site.get("/metrics")
     packed = site.get("/metrics", accept_encoding="gzip")
     assert header(packed, "Content-Encoding") == "gzip"
@@ -155,8 +155,8 @@ def test_metrics_are_compressed_for_who_accepts_it(site):
 
 
 def test_one_page_serves_all_who_ask_at_the_same_moment(site, monkeypatch):
-    """The same snapshot is written and compressed once for each format."""
-    monkeypatch.setattr(runner, "REUSE_SECONDS", 60.0)  # on a busy machine, too
+    """Requests at the same time share one formatted and compressed page for each format."""
+    monkeypatch.setattr(runner, "REUSE_SECONDS", 60.0)  # long enough for a busy machine
     asked = [site.get("/metrics", accept_encoding="gzip").body for _ in range(3)]
     assert asked[0] is asked[1] is asked[2]
     openmetrics = {"accept": "application/openmetrics-text", "accept_encoding": "gzip"}
@@ -176,7 +176,7 @@ def test_one_page_serves_all_who_ask_at_the_same_moment(site, monkeypatch):
     ],
 )
 def test_collectors_are_chosen(site, query, names):
-    """`collect[]` takes only these, `exclude[]` all but these, in the order of the page."""
+    """`collect[]` selects collectors and `exclude[]` omits them, in the order of the page."""
     assert site.names(*query) == names
 
 
@@ -193,14 +193,14 @@ def test_collectors_are_chosen(site, query, names):
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(site, query, words):
-    """The answer is 400 and one line that says what there is."""
+    """An invalid selection of collectors returns 400 and a line with the reason."""
     response = site.get("/metrics", *query)
     assert response.status == 400
     assert response.body.decode() == words + "\n"
 
 
 def test_the_deadline_follows_the_header():
-    """A collector's deadline is the time that Prometheus waits, less up to half a second."""
+    """The deadline of a collector follows the timeout header of Prometheus, less 0.5 s."""
     probe = Probe("cpu")
     site = open_site(probe)
     site.get("/metrics", x_prometheus_scrape_timeout_seconds="40")
@@ -212,7 +212,7 @@ def test_the_deadline_follows_the_header():
 
 
 def test_a_scrape_ends_in_time_when_a_collector_hangs():
-    """The page comes at the deadline of the request, without what hangs."""
+    """If a collector hangs, the page is sent at the deadline without its metrics."""
     heal = threading.Event()
     site = open_site(Probe("hung", heal.wait), Probe("cpu"))
     started_at = time.monotonic()
@@ -244,21 +244,21 @@ def test_a_scrape_ends_in_time_when_a_collector_hangs():
     ],
 )
 def test_deadlines(text, seconds):
-    """A tenth of the timeout, at most half a second, is kept; what is no time means 5 s."""
+    """The deadline is the timeout less a tenth, at most 0.5 s; an invalid timeout means 5 s."""
     assert choose_deadline(text) == pytest.approx(seconds)
 
 
 @given(st.one_of(st.text(), st.floats().map(str), st.integers().map(str)))
 def test_any_header_gives_a_deadline(text):
-    """Whatever the header says, a scrape takes between a tenth of a second and 55 s."""
+    """Any header results in a deadline between 0.1 s and 55 s."""
     assert 0.1 <= choose_deadline(text) <= 55.0
 
 
-# Others.
+# Other endpoints.
 
 
 def test_readings_are_json_whatever_was_read():
-    """Numbers that JSON lacks are null; bytes, paths, sets and tuples are text and lists."""
+    """NaN and infinity are null in JSON; bytes, paths, sets and tuples are text and lists."""
     part = Part(
         ratio=math.nan,
         name=b"sda\xff",
@@ -295,7 +295,7 @@ def test_readings_are_json_whatever_was_read():
 
 
 def test_a_page_that_cannot_be_written_is_an_error_at_once(site, monkeypatch, caplog):
-    """The client gets 500, the log has the traceback once, and the next page comes."""
+    """If writing a page fails, the client gets a 500 and the traceback is logged once."""
     with monkeypatch.context() as patch:
         patch.setattr("trainvitals.http.endpoints.describe_readings", lambda _: {"set": {1}})
         responses = [site.get("/api/v1/readings") for _ in range(2)]
@@ -306,7 +306,7 @@ def test_a_page_that_cannot_be_written_is_an_error_at_once(site, monkeypatch, ca
 
 
 def test_a_living_exporter_is_healthy_whatever_hangs():
-    """`/-/healthy` reads no collector."""
+    """`/-/healthy` returns 200 without reading a collector."""
     probe = Probe("cpu")
     site = open_site(probe)
     response = site.get("/-/healthy")
@@ -316,7 +316,7 @@ def test_a_living_exporter_is_healthy_whatever_hangs():
 
 
 def test_the_live_page_answers_while_a_collector_hangs():
-    """With everything else, and with the name of the collector that hangs."""
+    """If a collector hangs, the live page shows the other data and names this collector."""
     released = threading.Event()
     site = open_site(Probe("cpu"), Probe("disk", reading=released.wait))
     try:
@@ -330,7 +330,7 @@ def test_the_live_page_answers_while_a_collector_hangs():
 
 
 def test_a_scrape_is_remembered_for_those_who_look_later(tmp_path):
-    """Its past is on the page before anybody looked at it."""
+    """A scrape of `/metrics` adds a point to the history of `/api/v1/overview`."""
     machine = Machine(MachineOptions(disabled=("accelerator", "container")))
     moments = iter([1_700_049_600.0, 1_700_049_610.0, 1_700_049_620.0])
     try:
@@ -338,7 +338,7 @@ def test_a_scrape_is_remembered_for_those_who_look_later(tmp_path):
         box = SimpleQueue()
         endpoints.answer(Request("GET", "/metrics", (), {}), box.put)
         assert box.get(timeout=60).status == 200
-        time.sleep(0.25)  # a finished reading serves for 0.2 s
+        time.sleep(0.25)  # a finished reading is reused for 0.2 s
         endpoints.answer(Request("GET", "/api/v1/overview", (), {}), box.put)
         document = json.loads(box.get(timeout=60).body)
     finally:
@@ -348,7 +348,7 @@ def test_a_scrape_is_remembered_for_those_who_look_later(tmp_path):
 
 
 def test_the_live_page_links_to_every_path(site):
-    """It is HTML, names the version, and every other path that it names answers."""
+    """The live page is HTML with the version, and all paths in its footer return 200."""
     response = site.get("/")
     page = response.body.decode()
     assert response.status == 200
@@ -373,7 +373,7 @@ def test_the_live_page_links_to_every_path(site):
 
 @pytest.mark.parametrize("path", ["/metric", "/metrics/", "//", "/favicon.ico", "/../etc/passwd"])
 def test_other_paths_are_not_found(site, path):
-    """The answer is 404 and one line with the paths there are."""
+    """An unknown path returns 404 and one line with the existing paths."""
     response = site.get(path)
     assert response.status == 404
     assert dict(response.headers).items() >= dict(GUARDS).items()
@@ -384,7 +384,7 @@ def test_other_paths_are_not_found(site, path):
 
 
 def test_health_shows_alerts_and_does_not_wait_for_them():
-    """While Prometheus does not answer they are unknown; once it has, one that fires degrades."""
+    """Alerts are unknown until Prometheus responds; a firing alert makes the status degraded."""
     may_answer = threading.Event()
     labels = {"alertname": "TrainingLossDiverging", "severity": "critical", "run": "llama"}
     firing = ActiveAlert(labels, {"summary": "Training loss diverges"}, "firing", "")
@@ -417,7 +417,7 @@ def test_health_shows_alerts_and_does_not_wait_for_them():
 
 
 def test_health_and_readiness_of_a_real_machine():
-    """A machine without accelerators is ready, and its health has the checks that were promised."""
+    """A real machine without accelerators is ready, and `/health` has the documented checks."""
     machine = Machine(MachineOptions(disabled=("accelerator", "training")))
     try:
         endpoints = Endpoints(machine)

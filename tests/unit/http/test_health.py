@@ -1,4 +1,4 @@
-"""The verdicts of /health and /ready."""
+"""Tests of the status and the checks of `/health` and `/ready`."""
 
 from dataclasses import replace
 
@@ -28,19 +28,19 @@ NOON = 1_700_049_600.0
 
 
 def judge_health(found, expected, *, now=NOON):
-    """Judge a snapshot that is the first one, by the shipped limits."""
+    """Return the health of a first snapshot with the default thresholds."""
     judged = Observer("1.2.3", name_host=lambda: "ada").judge(found, now, Alerts(()))
     return health.judge_health(found, expected, judged, now=now)
 
 
 def report(collector, reason=None, *, success=None, answered=True):
-    """Return a report that is a success unless there is a reason."""
+    """Return the report of a collector, a success unless a reason is given."""
     success = reason is None if success is None else success
     return Report(collector, success, answered, 0.001, reason, 0, 0, None)
 
 
 def devices(*states):
-    """Return accelerators, one for each "KIND STATE"."""
+    """Return a reading with one accelerator for each "KIND STATE"."""
     found = []
     for index, words in enumerate(states):
         kind, state = words.split()
@@ -50,13 +50,13 @@ def devices(*states):
 
 
 def memory(available, total=1000):
-    """Return a memory of so many MiB."""
+    """Return a reading of a memory with sizes in MiB."""
     rest = (0,) * 7
     return MemoryReading(total * MIB, available * MIB, *rest, None, None, None)
 
 
 def disk(available, size=1000, mountpoint="/"):
-    """Return file systems: one at the mount point, and one that is full elsewhere."""
+    """Return a reading of two file systems: one at the mount point, and a full one at /boot."""
     found = []
     for where, size_bytes, avail_bytes in (("/boot", 100, 0), (mountpoint, size, available)):
         space = Space(size_bytes * MIB, avail_bytes * MIB, None, None, readonly=False)
@@ -65,12 +65,12 @@ def disk(available, size=1000, mountpoint="/"):
 
 
 def snapshot(reports=(), **readings):
-    """Return what one scrape found."""
+    """Return a snapshot with these reports and readings."""
     return Snapshot((), readings, tuple(reports))
 
 
 def test_a_whole_machine_is_healthy():
-    """All checks are there, under the names that were promised."""
+    """A machine without problems is healthy, and its document has all documented checks."""
     verdict = judge_health(
         snapshot(
             [report("accelerator"), report("memory"), report("filesystem")],
@@ -101,7 +101,7 @@ def test_a_whole_machine_is_healthy():
 
 
 def test_a_machine_without_accelerators_is_healthy():
-    """Nothing was expected, so nothing is missing."""
+    """A machine without accelerators is healthy if none is expected."""
     verdict = judge_health(snapshot([report("accelerator")], accelerator=devices()), {})
     assert verdict.good
     assert verdict.document["status"] == "healthy"
@@ -126,7 +126,7 @@ def test_a_machine_without_accelerators_is_healthy():
     ],
 )
 def test_expected_accelerators_that_do_not_answer_are_unhealthy(states, expected, problems):
-    """A device counts when it answers, and fewer than expected are a problem for both verdicts."""
+    """Fewer responding accelerators than expected make the machine unhealthy and not ready."""
     found = snapshot([report("accelerator")], accelerator=devices(*states))
     health, readiness = judge_health(found, expected), judge_readiness(found, expected)
     assert health.document["checks"]["problems"] == problems
@@ -139,7 +139,7 @@ def test_expected_accelerators_that_do_not_answer_are_unhealthy(states, expected
 
 
 def test_expected_accelerators_are_missing_while_nothing_was_read():
-    """A collector that brought nothing shows no device."""
+    """If no accelerator could be read, the expected accelerators are reported as missing."""
     verdict = judge_health(snapshot([report("accelerator", "it hangs")]), {"gpu": 8})
     assert not verdict.good
     assert verdict.document["checks"]["problems"] == ["0 of 8 expected gpus answer"]
@@ -147,7 +147,7 @@ def test_expected_accelerators_are_missing_while_nothing_was_read():
 
 @pytest.mark.parametrize(("available", "status"), [(101, "healthy"), (99, "degraded")])
 def test_memory_that_is_nearly_full_degrades(available, status):
-    """Its alert is a warning: 90 percent are in use."""
+    """A memory use above the alert's threshold of 90% makes the status degraded."""
     verdict = judge_health(snapshot([report("memory")], memory=memory(available)), {})
     assert verdict.good
     assert verdict.document["status"] == status
@@ -156,7 +156,7 @@ def test_memory_that_is_nearly_full_degrades(available, status):
 
 
 def test_a_machine_on_which_everything_waits_for_memory_is_unhealthy():
-    """For more than a tenth of 5 minutes, as its critical alert has it."""
+    """A machine whose tasks wait for memory 20% of the time is unhealthy."""
     observer = Observer("1.2.3", name_host=lambda: "ada")
     for seconds in (0, 300):
         stall = Stall("memory", 0.2 * seconds, 0.2 * seconds)
@@ -173,7 +173,7 @@ def test_a_machine_on_which_everything_waits_for_memory_is_unhealthy():
     ("available", "status"), [(20_000, "healthy"), (9_000, "degraded"), (190, "unhealthy")]
 )
 def test_a_root_file_system_that_is_full_is_unhealthy(available, status):
-    """Less than 200 MB are left; another one that is full degrades."""
+    """Little space on `/` makes the status degraded, and less than 200 MB makes it unhealthy."""
     verdict = judge_health(
         snapshot([report("filesystem")], filesystem=disk(available, 100_000)), {}
     )
@@ -186,7 +186,7 @@ def test_a_root_file_system_that_is_full_is_unhealthy(available, status):
 
 
 def test_a_failed_collector_degrades_without_failing():
-    """The status says so and names the reason, and the status code stays 200."""
+    """A failed collector makes the status degraded and is named with its reason."""
     found = snapshot([report("cpu"), report("disk", "cannot read /proc/diskstats")])
     verdict = judge_health(found, {})
     assert verdict.good
@@ -199,7 +199,7 @@ def test_a_failed_collector_degrades_without_failing():
 
 
 def test_a_machine_is_ready_when_every_collector_has_answered():
-    """One that hangs since the start has not, and one that failed has."""
+    """The machine is not ready until every collector has answered, with success or failure."""
     waiting = snapshot([report("cpu"), report("disk", "it hangs", answered=False)])
     assert not judge_readiness(waiting, {}).good
     assert judge_readiness(waiting, {}).document == {
@@ -226,7 +226,7 @@ def test_a_machine_is_ready_when_every_collector_has_answered():
     ],
 )
 def test_readiness_tells_of_gaudi_cards(states, expected, initialized):
-    """`hpu_initialized` is true where a card responds, and null where none is or should be."""
+    """`hpu_initialized` is true if a Gaudi card responds, and null if none is expected or found."""
     found = snapshot([report("accelerator")], accelerator=devices(*states))
     checks = judge_readiness(found, expected).document["checks"]
     assert checks["hpu_initialized"] is initialized
@@ -248,7 +248,7 @@ def test_readiness_tells_of_gaudi_cards(states, expected, initialized):
     ],
 )
 def test_readiness_tells_how_far_runs_have_started(ranks, model, data):
-    """The seeds' two checks, from the living runs; a machine is ready before any has started."""
+    """`model_loaded` and `data_available` follow the phases of running processes."""
     verdict = judge_readiness(snapshot(training=RunsReading(ranks=tuple(ranks))), {})
     assert verdict.good
     assert verdict.document["checks"]["model_loaded"] is model
@@ -256,7 +256,7 @@ def test_readiness_tells_how_far_runs_have_started(ranks, model, data):
 
 
 def test_memory_that_the_kernel_does_not_report_is_unknown():
-    """Without MemAvailable there is neither a share nor a trouble."""
+    """If the kernel does not report MemAvailable, the memory usage is null and no problem."""
     unknown = replace(memory(250), available_bytes=None)
     verdict = judge_health(snapshot([report("memory")], memory=unknown), {})
     assert verdict.document["status"] == "healthy"

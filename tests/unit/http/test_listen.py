@@ -1,4 +1,4 @@
-"""Where the exporter listens."""
+"""Tests of parsing listen addresses and of opening listeners."""
 
 import errno
 import socket
@@ -27,7 +27,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def holder():
-    """Another process that listens on a port: the port and the process."""
+    """Yield the port on which another process listens, and this process."""
     command = [sys.executable, "-c", HOLD_A_PORT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield int(process.stdout.readline()), process
@@ -35,7 +35,7 @@ def holder():
 
 
 def refuse(*addresses, **seams):
-    """Try to listen and give the message of the refusal."""
+    """Try to listen on the addresses and return the message of the error."""
     with pytest.raises(ConfigurationError) as refused:
         open_listeners(addresses, backlog=1, **seams)
     return str(refused.value)
@@ -52,7 +52,7 @@ def refuse(*addresses, **seams):
     ],
 )
 def test_address_forms(text, host, port):
-    """Every form of the flag is read, and written back as it was."""
+    """Every form of a listen address is parsed and formatted unchanged."""
     address = parse_address(text)
     assert address == (host, port)
     assert str(address) == text
@@ -75,7 +75,7 @@ def test_address_forms(text, host, port):
     ],
 )
 def test_address_refused(text, reason):
-    """What is no address is refused in one line that names the flag and shows the forms."""
+    """An invalid listen address is refused in one line with the flag and a valid example."""
     with pytest.raises(ConfigurationError) as refused:
         parse_address(text)
     message = str(refused.value)
@@ -86,7 +86,7 @@ def test_address_refused(text, reason):
 
 
 def test_port_zero_is_free_port():
-    """Port 0 binds a free port on the address that was asked for."""
+    """Port 0 binds a free port on the given address."""
     (listener,) = open_listeners([Address("127.0.0.1", 0)], backlog=5)
     with listener:
         host, port = bound_address(listener)
@@ -96,7 +96,7 @@ def test_port_zero_is_free_port():
 
 
 def test_every_address():
-    """An empty host is reached over IPv4 and, where the machine has it, over IPv6."""
+    """An empty host accepts connections over IPv4 and, if the machine has IPv6, over IPv6."""
     (listener,) = open_listeners([Address("", 0)], backlog=5)
     with listener:
         port = bound_address(listener).port
@@ -106,14 +106,14 @@ def test_every_address():
 
 
 def test_name_prefers_ipv4():
-    """A name with addresses of both kinds is bound on its IPv4 address."""
+    """A name with an IPv4 and an IPv6 address is bound on its IPv4 address."""
     (listener,) = open_listeners([Address("localhost", 0)], backlog=5)
     with listener:
         assert bound_address(listener).host == "127.0.0.1"
 
 
 def test_taken_port_names_holder(holder):
-    """A taken port is refused with the name and the id of the process that holds it."""
+    """A port in use is refused with the name and the id of the process that holds it."""
     port, process = holder
     name = Path(f"/proc/{process.pid}/comm").read_text().strip()
     assert find_port_holder(port) == (process.pid, name)
@@ -124,7 +124,7 @@ def test_taken_port_names_holder(holder):
 
 
 def test_taken_port_unknown_holder(holder):
-    """Where the holder may not be known, the message does without it."""
+    """If the process that holds a port is unknown, the message says "another process"."""
     port, _ = holder
     assert refuse(Address("127.0.0.1", port), find_holder=lambda _port: None) == (
         f"cannot listen on 127.0.0.1:{port}: the port is held by another process;"
@@ -133,17 +133,17 @@ def test_taken_port_unknown_holder(holder):
 
 
 def test_same_address_twice(holder):
-    """An address that is given twice is told apart from one that another process holds."""
+    """An address that is given twice has a different error than a port in use."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     message = refuse(Address("127.0.0.1", port), Address("127.0.0.1", port))
     assert "names it twice" in message
     with socket.create_server(("127.0.0.1", port)):
-        pass  # the first of the two was closed again
+        pass  # the first listener was closed again
 
 
 def test_unknown_name():
-    """A name that nobody knows is refused."""
+    """A host name that cannot be resolved is refused."""
     assert refuse(Address("no-such-host.invalid", 9200)) == (
         "cannot listen on no-such-host.invalid:9200: the name no-such-host.invalid cannot be resolved;"
         " correct --web.listen-address"
@@ -160,7 +160,7 @@ def test_foreign_address():
 
 
 def test_no_permission(monkeypatch):
-    """A port that needs a capability is refused with its name."""
+    """A port that may not be bound is refused with the name of the required capability."""
 
     def refuse_bind(*_arguments, **_keywords):
         raise PermissionError(errno.EACCES, "Permission denied")

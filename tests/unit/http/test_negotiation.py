@@ -1,4 +1,4 @@
-"""Which format and which compression a client would rather have."""
+"""Tests of choosing the format and the compression from a request's headers."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;
     ],
 )
 def test_openmetrics_goes_to_who_prefers_it(accept, openmetrics):
-    """The highest quality decides; OpenMetrics wins a tie and must be named."""
+    """OpenMetrics is chosen if it is named with a quality at least as high as that of text."""
     assert prefers_openmetrics(accept) is openmetrics
 
 
@@ -77,12 +77,12 @@ def test_openmetrics_goes_to_who_prefers_it(accept, openmetrics):
     ],
 )
 def test_gzip_goes_to_who_accepts_it(accept_encoding, gzip):
-    """It must be named, by itself or by a star, with a quality above zero."""
+    """Gzip is chosen if it is named, or matched by a star, with a quality above zero."""
     assert accepts_gzip(accept_encoding) is gzip
 
 
 @given(st.one_of(st.text(), st.text(alphabet='gzip*/,;q=0.1" \ttexplainmrc-')))
 def test_any_header_gets_an_answer(header):
-    """Whatever a client sends, it is decided and never an error."""
+    """Any header results in a decision and raises no error."""
     assert prefers_openmetrics(header) in (True, False)
     assert accepts_gzip(header) in (True, False)

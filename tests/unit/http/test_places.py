@@ -1,4 +1,4 @@
-"""Who leaves when another client needs a place."""
+"""Tests of choosing the connection to close if a new connection needs a place."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from trainvitals.http.places import Places
 
 
 class Room:
-    """Eight places, and a clock that a test moves."""
+    """A set of eight places with a clock that a test sets."""
 
     def __init__(self):
         self.now = 0.0
@@ -18,7 +18,7 @@ class Room:
         self._ports = itertools.count(1)
 
     def add(self, phase, host="10.0.0.1", unsent=0):
-        """Add a connection in a phase."""
+        """Add a connection in a phase and return it."""
         connection = Connection(
             None,
             descriptor=0,
@@ -34,12 +34,12 @@ class Room:
 
 @pytest.fixture
 def room():
-    """An empty room."""
+    """Return eight places without a connection."""
     return Room()
 
 
 def test_longest_without_progress_leaves(room):
-    """An idle connection leaves; the order is that of the last progress."""
+    """The connection with the oldest progress is closed first."""
     first, second = room.add(Phase.READING), room.add(Phase.READING)
     assert room.places.choose_leaver() is first
     room.places.note_progress(first)
@@ -48,7 +48,7 @@ def test_longest_without_progress_leaves(room):
 
 @pytest.mark.parametrize("phase", [Phase.READING, Phase.LINGERING])
 def test_request_in_flight_never_leaves(room, phase):
-    """However long an answer takes, others leave, and if there are none, nobody does."""
+    """A connection whose request is being answered is never closed for another."""
     for _ in range(7):
         room.add(Phase.ANSWERING)
     other = room.add(phase, host="10.0.0.2")
@@ -59,7 +59,7 @@ def test_request_in_flight_never_leaves(room, phase):
 
 
 def test_stalled_reader_leaves(room):
-    """A client that reads keeps its place; one that has not read for half a second does not."""
+    """A client that has not read for 0.5 s loses its place; a client that reads keeps its place."""
     stalled, reading = room.add(Phase.WRITING), room.add(Phase.WRITING)
     assert room.places.choose_leaver() is None
     room.now = 0.4
@@ -71,7 +71,7 @@ def test_stalled_reader_leaves(room):
 
 
 def test_greedy_address_leaves_first(room):
-    """An address with more than a quarter of the places gives way to an older, modest one."""
+    """An address with more than a quarter of the places loses one before other addresses do."""
     modest = room.add(Phase.READING, host="10.0.0.2")
     greedy = [room.add(Phase.READING) for _ in range(3)]
     assert room.places.choose_leaver() is greedy[0]
@@ -80,7 +80,7 @@ def test_greedy_address_leaves_first(room):
 
 
 def test_password_that_waits_gives_way_if_its_address_is_greedy(room):
-    """Guesses hold no places; one client's first password does."""
+    """A waiting password check loses its place only if its address holds too many places."""
     guesses = [room.add(Phase.ANSWERING, host="10.0.0.9") for _ in range(3)]
     alone = room.add(Phase.ANSWERING)
     for connection in (*guesses, alone):
@@ -92,7 +92,7 @@ def test_password_that_waits_gives_way_if_its_address_is_greedy(room):
 
 
 def test_crowding(room):
-    """With all places taken, the addresses over their share are known."""
+    """If all places are taken, an address with more than its share counts as crowding."""
     greedy = [room.add(Phase.ANSWERING) for _ in range(7)]
     assert not room.places.is_crowding(greedy[0])
     modest = room.add(Phase.ANSWERING, host="10.0.0.2")
@@ -101,9 +101,9 @@ def test_crowding(room):
 
 
 def test_unsent_responses_are_bounded(room):
-    """Beyond the bound, the client that has not read for the longest time is chosen."""
+    """Above the limit of unsent bytes, the client that has not read for the longest is chosen."""
     first = room.add(Phase.WRITING, unsent=5000)
-    assert room.places.choose_stalled() is None  # one large response may well be slow
+    assert room.places.choose_stalled() is None  # a single large response may be slow
     room.add(Phase.WRITING, unsent=1)
     assert room.places.choose_stalled() is first
     room.places.remove(first)
@@ -125,5 +125,5 @@ def test_unsent_responses_are_bounded(room):
     ],
 )
 def test_network(host, network):
-    """Who has one IPv6 address has all of its network, so they count as one."""
+    """All addresses of one IPv6 network count as one client."""
     assert find_network(host) == network

@@ -1,4 +1,4 @@
-"""The runbooks as pages."""
+"""Tests of the runbooks as HTML pages."""
 
 import hashlib
 import http.client
@@ -55,7 +55,7 @@ $ # no heading
 
 
 class Reader(HTMLParser):
-    """Reads which tags a page has, and whether each is closed."""
+    """A parser that records the tags of a page and checks that each is closed."""
 
     def __init__(self):
         super().__init__()
@@ -63,19 +63,19 @@ class Reader(HTMLParser):
         self.tags = []
 
     def handle_starttag(self, tag, attrs):
-        """Note a tag that opens."""
+        """Record an opening tag."""
         self.tags.append((tag, dict(attrs)))
         if tag not in ("meta", "!doctype"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
-        """Check that it closes the last one."""
+        """Check that a closing tag belongs to the last open tag."""
         assert self.open.pop() == tag
 
 
 @pytest.fixture
 def directory(tmp_path):
-    """Two runbooks, and beside their directory what nobody may read."""
+    """Return a directory of two runbooks, with other files in and above it."""
     (tmp_path / "runbooks").mkdir()
     (tmp_path / "runbooks/HostHot.md").write_text(PAGE, encoding="utf-8")
     (tmp_path / "runbooks/HostCold.md").write_text("# HostCold\n\nBrr.\n", encoding="utf-8")
@@ -86,7 +86,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def get(directory):
-    """Yield a function that asks the endpoints."""
+    """Yield a function that requests a path and returns the response."""
     runner = Runner(())
     endpoints = Endpoints(SimpleNamespace(runner=runner, expected={}), Handbook(directory))
 
@@ -100,7 +100,7 @@ def get(directory):
 
 
 def read(page):
-    """Read a page; every tag in it is closed."""
+    """Return the tags of a page after checking that all are closed."""
     reader = Reader()
     reader.feed(page)
     reader.close()
@@ -109,7 +109,7 @@ def read(page):
 
 
 def test_the_list_links_to_every_runbook(get):
-    """Each has the line that says what it is about."""
+    """The list links to every runbook and shows the first line of each."""
     response = get("/runbooks/")
     page = response.body.decode()
     assert response.status == 200
@@ -120,7 +120,7 @@ def test_the_list_links_to_every_runbook(get):
 
 
 def test_a_runbook_is_a_page(get):
-    """Headings, paragraphs, lists and code are what they are in Markdown, and all text is escaped."""
+    """The Markdown of a runbook is converted to HTML, and all text is escaped."""
     page = get("/runbooks/HostHot").body.decode()
     assert "<title>HostHot</title>" in page
     body = page.partition("<body>\n")[2].partition("\n</body>")[0]
@@ -163,7 +163,7 @@ def test_a_runbook_is_a_page(get):
     ],
 )
 def test_any_other_name_is_not_found(get, name):
-    """The answer is 404 with the list of those there are, and no file beside them is read."""
+    """Any other name returns 404 with the list of runbooks, and no other file is read."""
     response = get(f"/runbooks/{name}")
     page = response.body.decode()
     assert response.status == 404
@@ -174,7 +174,7 @@ def test_any_other_name_is_not_found(get, name):
 
 @pytest.mark.parametrize("path", ["", "HostHot", "Nothing", "%2e%2e/Secret"])
 def test_a_runbook_has_the_headers_of_the_page(get, path):
-    """Its own style is the only one that a browser applies, and no script of a runbook runs."""
+    """The policy of a runbook page allows only the style of the page and no script."""
     response = get(f"/runbooks/{path}")
     headers = dict(response.headers)
     assert headers.keys() >= dict(GUARDS).keys()
@@ -185,7 +185,7 @@ def test_a_runbook_has_the_headers_of_the_page(get, path):
 
 
 def test_head_is_told_the_length_alone(directory):
-    """Over a socket, HEAD gets the headers of GET and no body; an escaped way out finds nothing."""
+    """HEAD returns the headers of GET without a body, and an escaped path to a parent a 404."""
     machine = SimpleNamespace(runner=Runner(()), expected={})
     endpoints = Endpoints(machine, Handbook(directory))
     server = Server([Address("127.0.0.1", 0)], endpoints.answer)
@@ -220,21 +220,21 @@ def test_head_is_told_the_length_alone(directory):
 
 
 def test_other_paths_have_no_runbooks(get):
-    """Only what is below the directory is a runbook."""
+    """Paths outside `/runbooks/` return 404."""
     assert get("/runbooks").status == 404
     assert get("/runbooksHostHot").status == 404
     assert b"no such path; there are /, " in get("/runbooks").body
 
 
 def test_without_runbooks_the_list_is_empty(tmp_path):
-    """A package without them says so with an empty list and knows no page."""
+    """Without a directory of runbooks, the list is empty and no page exists."""
     handbook = Handbook(tmp_path / "nowhere")
     assert b"<li>" not in handbook.write_list()
     assert handbook.write_runbook("HostHot") is None
 
 
 def test_every_runbook_of_the_product_is_a_page():
-    """All are found from a checkout, and nothing of their Markdown is left over."""
+    """Every runbook of the project becomes a page without any remaining Markdown syntax."""
     handbook = Handbook()
     names = [path.stem for path in (ROOT / "docs/runbooks").glob("*.md")]
     assert len(names) > 50
@@ -254,7 +254,7 @@ def test_every_runbook_of_the_product_is_a_page():
 
 @given(st.text(alphabet=st.sampled_from("#`*[]()|-1. \nab<&\"'"), max_size=200))
 def test_no_text_breaks_a_page(text):
-    """Whatever stands in a runbook, every tag is closed and none comes from the text."""
+    """Any text results in a page whose tags are closed and known."""
     tags = read("\n".join(_write_blocks(text)))
     known = {"h1", "h2", "h3", "p", "pre", "code", "strong", "ul", "ol", "li", "a"}
     assert {tag for tag, _ in tags} <= known
@@ -262,7 +262,7 @@ def test_no_text_breaks_a_page(text):
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=200))
 def test_every_word_of_a_text_is_shown(text):
-    """What is no Markdown comes out as it went in."""
+    """All words of a text without Markdown are shown."""
     text = re.sub(r"[^\w\n ]", "", text).replace("\r", "")
     words = re.sub(r"<[^>]+>", " ", "\n".join(_write_blocks(text))).split()
     assert words == text.split()

@@ -1,4 +1,4 @@
-"""The HTTP server, over real sockets, with kind and unkind clients."""
+"""Tests of the HTTP server over real sockets, with well-behaved and misbehaving clients."""
 
 import http.client
 import logging
@@ -42,7 +42,7 @@ def answer_at_once(_request, reply):
 
 @contextmanager
 def serving(answer=answer_at_once, *, addresses=LOOPBACK, **keywords):
-    """Run a server on a free port of the loopback address, in a thread, until the end."""
+    """Run a server on a free loopback port in a thread for the duration of the block."""
     server = Server(addresses, answer, **keywords)
     server.bind()
     server.thread = threading.Thread(target=server.run)
@@ -77,7 +77,7 @@ def exchange(server, sent):
 
 
 def read_one(client):
-    """Read one response of a known length and give its head and its body."""
+    """Read one response with a Content-Length and return its head and its body."""
     stream = client.makefile("rb")
     head = b"".join(iter(stream.readline, b"\r\n"))
     length = next(int(line[15:]) for line in head.split(b"\r\n") if line[:15] == b"Content-Length:")
@@ -142,7 +142,7 @@ def test_request_as_sent():
 
 
 def test_head():
-    """HEAD is answered with the headers of GET and no body, and the connection goes on."""
+    """HEAD is answered with the headers of GET and no body, and the connection stays open."""
     with serving() as server, connect(server) as client:
         client.sendall(GET.replace(b"GET", b"HEAD") + GET_AND_CLOSE)
         first, second, body = read_to_end(client).split(b"\r\n\r\n")
@@ -160,7 +160,7 @@ def test_no_content():
 
 
 def test_keep_alive():
-    """One connection carries many requests, alike or not."""
+    """One connection carries several requests, equal or different."""
     with serving(lambda request, reply: reply(Response(200, (), request.path.encode()))) as server:
         client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         client.connect()
@@ -181,7 +181,7 @@ def test_keep_alive():
     ],
 )
 def test_close(request_head):
-    """The connection closes after the answer where the client says so or speaks HTTP/1.0."""
+    """The connection closes after the answer if the client requests this or uses HTTP/1.0."""
     with serving() as server:
         response = exchange(server, request_head)
     assert response.startswith(b"HTTP/1.1 200 OK")
@@ -193,14 +193,14 @@ def test_close(request_head):
     [b"Content-Length: 0", b"Expect: 100-continue", b"Upgrade: websocket\r\nConnection: upgrade"],
 )
 def test_harmless_headers(header):
-    """Headers that ask for nothing we do not do leave an ordinary request and connection."""
+    """An empty body, Expect and Upgrade are accepted, and the connection stays open."""
     with serving() as server, connect(server) as client:
         client.sendall(GET.replace(b"here\r\n", b"here\r\n" + header + b"\r\n") + GET_AND_CLOSE)
         assert read_to_end(client).count(b"HTTP/1.1 200 OK") == 2
 
 
 def test_pipelining():
-    """Requests sent at once are answered in order, whatever each of them takes."""
+    """Requests sent at once are answered in order, however long each of them takes."""
 
     def answer(request, reply):
         page = Response(200, (), request.path.encode())
@@ -225,7 +225,7 @@ def test_thousand_pipelined():
 
 
 def test_bytewise():
-    """A head that comes byte by byte is a head."""
+    """A head that arrives byte by byte is accepted."""
     with serving() as server, connect(server) as client:
         for byte in GET_AND_CLOSE:
             client.sendall(bytes([byte]))
@@ -233,7 +233,7 @@ def test_bytewise():
 
 
 def test_two_hundred_at_once():
-    """Two hundred requests in flight are all answered with one and the same response."""
+    """Two hundred concurrent requests are all answered with the same response."""
     replies, body = [], b"x" * 100_000
 
     def answer(_request, reply):
@@ -252,7 +252,7 @@ def test_two_hundred_at_once():
 
 
 def test_several_addresses():
-    """Every address is listened on, and each has its own port."""
+    """The server listens on every address, each with its own port."""
     with serving() as first:
         server = Server([Address("127.0.0.1", 0), Address("localhost", 0)], answer_at_once)
         server.bind()
@@ -264,7 +264,7 @@ def test_several_addresses():
 
 
 def test_reply_twice():
-    """Only the first reply to a request counts, also after the connection took up another."""
+    """Later replies to the same request are ignored, even after the next request has begun."""
     replies = []
 
     def answer(request, reply):
@@ -283,7 +283,7 @@ def test_reply_twice():
 
 
 def test_reply_too_late():
-    """A reply is dropped where the client, or the server, has gone."""
+    """A reply is dropped if the client has disconnected or the server has stopped."""
     replies, asked = [], threading.Event()
 
     def answer(request, reply):
@@ -371,7 +371,7 @@ def test_refused(sent, status, caplog):
 
 
 def test_refused_after_answer():
-    """A bad request behind a good one is refused after the good one was answered."""
+    """A bad request after a good request is refused after the good request was answered."""
     with serving() as server:
         response = exchange(server, GET + b"garbage\r\n\r\n")
     assert response.count(b"HTTP/1.1 200 OK") == 1
@@ -379,7 +379,7 @@ def test_refused_after_answer():
 
 
 def test_one_debug_line(caplog):
-    """A bad request costs one line when debugging, besides that of the connection's end."""
+    """A bad request is logged in one line at debug level."""
     caplog.set_level(logging.DEBUG, "trainvitals")
     with serving() as server:
         exchange(server, b"garbage\r\n\r\n")
@@ -388,7 +388,7 @@ def test_one_debug_line(caplog):
 
 
 def test_endless_body():
-    """A client that never stops sending is cut off."""
+    """A client that never stops sending is disconnected."""
     limits = Limits(linger_bytes=1 << 20)
     with serving(limits=limits) as server, connect(server) as client:
         sent = 0
@@ -415,7 +415,7 @@ def test_endless_body():
 )
 @settings(max_examples=200)
 def test_any_bytes(any_server, content, cut):
-    """Whatever is sent, and however it is cut, the client is answered or left, and others served."""
+    """Any bytes get an answer or a closed connection, and the next request is answered."""
     with connect(any_server) as client:
         client.sendall(content[:cut])
         client.sendall(content[cut:])
@@ -427,7 +427,7 @@ def test_any_bytes(any_server, content, cut):
 
 @pytest.fixture(scope="module")
 def any_server():
-    """One server for many examples."""
+    """Yield one server for all examples."""
     with serving() as server:
         yield server
 
@@ -437,7 +437,7 @@ def any_server():
     paths=st.lists(st.sampled_from([b"/a", b"/b?c=d", b"/e"]), min_size=1, max_size=4),
 )
 def test_any_cuts(cuts, paths):
-    """However the bytes are cut, the same requests come out."""
+    """The parsed requests do not depend on how the bytes are split."""
     content = b"".join(b"GET %s HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n" % path for path in paths)
     reader = RequestReader(KeptHeads(), head_bytes=1000, target_bytes=100)
     targets, places = [], sorted(cuts)
@@ -450,7 +450,7 @@ def test_any_cuts(cuts, paths):
 
 
 def test_kept_heads():
-    """A head that was seen is the same request again; one with a password is not kept."""
+    """A repeated head is parsed once, except a head with a password, which is not cached."""
     kept = KeptHeads()
     for header, alike in ((b"X: y", True), (b"Authorization: Basic YTpi", False)):
         content = b"GET / HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n"
@@ -464,14 +464,14 @@ def test_kept_heads():
 
 
 def test_head_limit_is_exact():
-    """A head of many small headers is measured as a whole."""
+    """The size limit of a head applies to the sum of its headers."""
     reader = RequestReader(KeptHeads(), head_bytes=200, target_bytes=100)
     reader.feed(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 40 + b"\r\n")
     with pytest.raises(RefusalError, match="431"):
         reader.next_head()
 
 
-# Unkind clients.
+# Misbehaving clients.
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_head_limit_is_exact():
     ids=["silent", "unfinished head", "idle", "half a byte of TLS"],
 )
 def test_five_hundred_idle_connections(sent):
-    """Five hundred connections that then do nothing take no place from an ordinary request."""
+    """Five hundred idle or unfinished connections do not prevent an ordinary request."""
     with serving() as server:
         clients = []
         for _ in range(500):
@@ -516,7 +516,7 @@ def test_place_of_request_in_flight():
 
 
 def test_all_places_in_flight():
-    """Where every place has a request in flight, others wait until one is answered."""
+    """If every place has a request in flight, new connections wait until one is answered."""
     replies = []
     with serving(lambda _, reply: replies.append(reply), limits=Limits(connections=2)) as server:
         clients = []
@@ -535,7 +535,7 @@ def test_all_places_in_flight():
 
 
 def read_to_end_or_reset(client):
-    """Read until the server closes, however it does."""
+    """Read until the server closes or resets the connection."""
     with suppress(ConnectionResetError):
         return read_to_end(client)
     return b""
@@ -545,9 +545,9 @@ def read_to_end_or_reset(client):
     ("sent", "answers"),
     [(b"", 0), (b"GET / HTTP/1.1\r\n", 0), (GET, 1), (GET + b"GET", 1)],
 )
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a stalled client is too slow as well
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a stalled client is also too slow
 def test_too_slow(sent, answers):
-    """A client that does not finish a head, or sends none, is dropped after its time."""
+    """A client that does not finish a head, or sends none, is disconnected after the timeout."""
     limits = Limits(head_seconds=0.1, idle_seconds=0.1)
     with serving(limits=limits) as server, connect(server) as client:
         client.sendall(sent)
@@ -555,7 +555,7 @@ def test_too_slow(sent, answers):
 
 
 def test_trickling_head():
-    """A head has its time as a whole: a byte now and then does not prolong it."""
+    """The timeout applies to the whole head; single bytes do not extend the timeout."""
     with serving(limits=Limits(head_seconds=0.2)) as server, connect(server) as client:
         started = time.monotonic()
         with suppress(OSError):
@@ -566,7 +566,7 @@ def test_trickling_head():
 
 
 def test_slow_reader():
-    """A client that does not read its answer is dropped, and the others never notice."""
+    """A client that does not read its answer is disconnected, and others are not affected."""
     page = Response(200, (), b"x" * (32 << 20))
 
     def answer(request, reply):
@@ -580,30 +580,30 @@ def test_slow_reader():
 
 
 def test_big_answer():
-    """An answer larger than any buffer arrives whole."""
+    """An answer larger than any buffer is sent completely."""
     body = os.urandom(1 << 20) * 16
     with serving(lambda _, reply: reply(Response(200, (), body))) as server:
         assert exchange(server, GET_AND_CLOSE).endswith(b"\r\n\r\n" + body)
 
 
-# Rest.
+# Idle behaviour.
 
 
 def switches(thread):
-    """Count how often a thread has given up the processor by itself."""
+    """Return the number of voluntary context switches of a thread."""
     status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
     return int(status.split("voluntary_ctxt_switches:")[1].split()[0])
 
 
 def is_at_rest(thread):
-    """Return whether a thread sleeps for half a second; what it did just before may take its time."""
+    """Return whether a thread sleeps for half a second from now on."""
     before = switches(thread)
     time.sleep(0.5)
     return switches(thread) == before
 
 
 def test_rest():
-    """Without clients, and with an idle one, the server never wakes."""
+    """Without clients, or with an idle client, the thread of the server does not wake up."""
     with serving() as server:
         wait_until(lambda: switches(server.thread) > 0)
         wait_until(lambda: is_at_rest(server.thread))
@@ -614,7 +614,7 @@ def test_rest():
 
 
 def test_calls_share_a_wake_up():
-    """A hundred calls from another thread are made in one turn."""
+    """One turn of the loop makes all calls that another thread has queued."""
     loop, calls = Loop(), []
     caller = threading.Thread(
         target=lambda: [loop.call_soon(lambda n=n: calls.append(n)) for n in range(100)]
@@ -630,7 +630,7 @@ def test_calls_share_a_wake_up():
 
 
 def test_start_no_thread():
-    """Serving needs no thread but the one it runs in."""
+    """The server uses only the thread in which it runs."""
     before = threading.active_count()
     with serving() as server:
         ask_in_time(server)
@@ -638,13 +638,13 @@ def test_start_no_thread():
 
 
 def test_light_imports():
-    """Neither TLS nor YAML nor bcrypt is imported where no web configuration asks for it."""
+    """The server imports TLS, YAML and bcrypt only if the web configuration requires them."""
     code = (
         "import sys, trainvitals.http.server, trainvitals.http.web_config;"
         "print({'ssl', 'yaml', 'bcrypt', 'hashlib', 'psutil', 'asyncio', 'http.client'} & {*sys.modules})"
     )
     command = [sys.executable, "-c", code]
-    # Measuring coverage in the process would import modules of its own.
+    # Coverage measurement in the process would import further modules.
     others = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
     environment = {**others, "PYTHONPATH": "exporter"}
     ran = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
@@ -673,7 +673,7 @@ server.run()
 
 @contextmanager
 def serving_elsewhere(room):
-    """Run a server in a process of its own that may open only so many more descriptors."""
+    """Run a server in another process that may open only a few more file descriptors."""
     command = [sys.executable, "-c", SERVE_WITH_FEW_DESCRIPTORS, str(room)]
     environment = {**os.environ, "PYTHONPATH": "exporter"}
     with subprocess.Popen(
@@ -692,7 +692,7 @@ def cpu_seconds(process):
 
 
 def test_few_descriptors():
-    """Where the process runs out of descriptors, the longest idle connection gives one up."""
+    """If the process runs out of file descriptors, the longest idle connection is closed."""
     with serving_elsewhere(20) as server:
         clients = [connect(server) for _ in range(100)]
         ask_in_time(server)
@@ -701,7 +701,7 @@ def test_few_descriptors():
 
 
 def test_no_descriptor():
-    """Without a descriptor left, the server waits without spinning, and then goes on."""
+    """Without a free file descriptor, the server waits without spinning and then continues."""
     with serving_elsewhere(0) as server, connect(server) as client:
         client.sendall(GET_AND_CLOSE)
         time.sleep(0.2)
@@ -713,7 +713,7 @@ def test_no_descriptor():
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 100
 
 
-# The end.
+# Stopping.
 
 
 def test_stop():
@@ -739,7 +739,7 @@ def test_stop():
 
 
 def test_stop_gives_up():
-    """The end does not wait for an answer longer than its grace."""
+    """A stopping server waits for an answer no longer than its grace period."""
     asked = threading.Event()
     limits = Limits(grace_seconds=0.2)
     with serving(lambda *_: asked.set(), limits=limits) as server, connect(server) as client:
@@ -769,13 +769,13 @@ def test_stop_in_signal():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A folder with the server's certificate, and one of another, client-cert.pem."""
+    """Return a directory with the server's certificate and a client certificate."""
     folder = make_certificate(tmp_path_factory.mktemp("certificate"))
     return make_certificate(folder, name="client", sans="DNS:node1,IP:::1", stem="client-")
 
 
 def configure(folder, text):
-    """Make a web configuration out of a text that names the certificate."""
+    """Write a web configuration file; `TLS:` in the text stands for the certificate's settings."""
     path = folder / "web.yml"
     path.write_text(
         text.replace("TLS:", "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem")
@@ -784,7 +784,7 @@ def configure(folder, text):
 
 
 def wrap(client, certificate, *, own=""):
-    """Speak TLS over a connection, as a client that knows the server's certificate."""
+    """Return a TLS connection of a client that trusts the server's certificate."""
     context = ssl.create_default_context(cafile=certificate / "cert.pem")
     if own:
         context.load_cert_chain(certificate / f"{own}cert.pem", certificate / f"{own}key.pem")
@@ -799,7 +799,7 @@ def exchange_secretly(server, certificate, sent, **keywords):
 
 
 def test_tls(certificate):
-    """Requests, refusals and large answers pass through TLS as they do without."""
+    """Requests, refusals and large answers work over TLS as without TLS."""
     body = os.urandom(1 << 20) * 4
 
     def answer(request, reply):
@@ -817,7 +817,7 @@ def test_tls(certificate):
     "sent", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"?" * 99]
 )
 def test_tls_unkind(certificate, sent):
-    """Five hundred clients that never finish their handshake harm no other."""
+    """Five hundred clients that do not finish their TLS handshake do not block others."""
     with serving(web_config=configure(certificate, "TLS:\n")) as server:
         clients = [connect(server) for _ in range(500)]
         for client in clients:
@@ -829,14 +829,14 @@ def test_tls_unkind(certificate, sent):
 
 
 def test_handshake_has_its_time(certificate):
-    """A handshake that does not end is cut off."""
+    """A TLS handshake that does not finish in time is closed."""
     web_config = configure(certificate, "TLS:\n")
     with serving(web_config=web_config, limits=Limits(head_seconds=0.1)) as server:
         assert exchange(server, b"\x16\x03\x01\x02\x00") == b""
 
 
 def test_plain_http_to_tls(certificate):
-    """A client that speaks plain HTTP where TLS is spoken is refused in plain HTTP."""
+    """A client that sends plain HTTP to a TLS server gets a 400 in plain HTTP."""
     with serving(web_config=configure(certificate, "TLS:\n")) as server:
         response = exchange(server, GET)
     assert status_of(response) == 400
@@ -849,7 +849,7 @@ CLIENTS = (
 
 
 def test_client_certificate(certificate):
-    """Where a client's certificate is required, only those with the right one get in."""
+    """If client certificates are required, only a client with a trusted certificate is answered."""
     with serving(web_config=configure(certificate, CLIENTS)) as server:
         response = exchange_secretly(server, certificate, GET_AND_CLOSE, own="client-")
         assert response.endswith(b"up 1\n")
@@ -862,7 +862,7 @@ def test_client_certificate(certificate):
     ("sans", "welcome"), [("[other, node1]", True), ("['::1']", True), ("[other]", False)]
 )
 def test_client_names(certificate, sans, welcome):
-    """Where names are given, a client's certificate must bear one of them."""
+    """If client names are configured, the client's certificate must contain one of them."""
     web_config = configure(certificate, f"{CLIENTS}  client_allowed_sans: {sans}\n")
     response = b""
     with serving(web_config=web_config) as server, suppress(OSError):
@@ -871,7 +871,7 @@ def test_client_names(certificate, sans, welcome):
 
 
 def test_extra_headers(certificate):
-    """The headers of the web configuration are on every response, refusals too."""
+    """The headers of the web configuration are sent with every response, including refusals."""
     text = "http_server_config: {headers: {X-Frame-Options: deny}}\n"
     with serving(web_config=configure(certificate, text)) as server:
         for sent in (GET_AND_CLOSE, b"garbage\r\n\r\n"):
@@ -879,7 +879,7 @@ def test_extra_headers(certificate):
 
 
 def test_basic_authentication(certificate):
-    """Only a right password is answered, and no request waits for the check of another."""
+    """Only a correct password is accepted, and no request waits for the check of another."""
     users = {
         name: bcrypt.hashpw(name.encode(), bcrypt.gensalt(cost)).decode()
         for name, cost in (("ann", 4), ("bob", 12))

@@ -1,4 +1,4 @@
-"""The web configuration file: what it may say, and what follows from its changes."""
+"""Tests of reading the web configuration file and of reloading changes."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.http.tls import build_context
 from trainvitals.http.web_config import WebConfigFile, read_web_config
 
-# The hash of "let me in" at the lowest cost.
+# The bcrypt hash of "let me in" with the lowest cost factor.
 HASH = "$2b$04$LBVsXEKDRFpjRUty3BxIDuVJkT6tvOYM4NeDnxHEANLH.OTMj72AW"
 TLS = "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
 CLIENTS = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cert.pem\n"
@@ -23,19 +23,19 @@ CLIENTS = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cer
 
 @pytest.fixture
 def folder(certificate, tmp_path):
-    """A folder of one's own with the certificate and its key."""
+    """Return a copy of the directory with the certificate and its key."""
     return shutil.copytree(certificate, tmp_path / "web")
 
 
 def write(folder, text):
-    """Write a web configuration file and give its path."""
+    """Write a web configuration file and return its path."""
     path = folder / "web.yml"
     path.write_text(text)
     return path
 
 
 def test_empty_file(tmp_path):
-    """An empty file asks for nothing."""
+    """An empty file configures neither TLS nor headers nor users."""
     config = read_web_config(write(tmp_path, ""))
     assert config.tls is None
     assert config.headers == ()
@@ -43,7 +43,7 @@ def test_empty_file(tmp_path):
 
 
 def test_whole_file(folder):
-    """Everything that the format has is read; paths are relative to the file."""
+    """All settings of the file are read, and paths are relative to the file."""
     text = (
         TLS
         + CLIENTS
@@ -137,7 +137,7 @@ def test_whole_file(folder):
     ],
 )
 def test_refused(tmp_path, text, where, what):
-    """What is wrong or cannot be done is refused in one line with the file, the key and why."""
+    """An invalid setting is refused in one line with the file, the key and the reason."""
     path = write(tmp_path, text)
     with pytest.raises(ConfigurationError) as refused:
         read_web_config(path)
@@ -150,7 +150,7 @@ def test_refused(tmp_path, text, where, what):
 
 
 def test_missing_file(tmp_path):
-    """A file that is not there is refused with its name and the flag."""
+    """A missing file is refused with its name and the flag."""
     with pytest.raises(ConfigurationError) as refused:
         read_web_config(tmp_path / "web.yml")
     assert str(refused.value) == (
@@ -160,7 +160,7 @@ def test_missing_file(tmp_path):
 
 @given(content=st.binary(max_size=200))
 def test_any_bytes(tmp_path_factory, content):
-    """No content of the file does anything but be read or be refused."""
+    """Any content of the file is either read or refused in one line."""
     path = tmp_path_factory.getbasetemp() / "any.yml"
     path.write_bytes(content)
     message = ""
@@ -205,19 +205,19 @@ def test_useless_client_authority(folder):
 
 @pytest.mark.parametrize("version", ["TLS10", "TLS11"])
 def test_old_versions(folder, version):
-    """Old versions of TLS are spoken where the file says so, without a warning."""
+    """Old versions of TLS are enabled if the file says so, without a warning."""
     context = WebConfigFile(write(folder, f"{TLS}  min_version: {version}\n")).context
     assert context.minimum_version.name == {"TLS10": "TLSv1", "TLS11": "TLSv1_1"}[version]
 
 
 def test_new_ciphers_alone(folder):
-    """With cipher suites of TLS 1.3 alone, nothing older is spoken."""
+    """With only cipher suites of TLS 1.3, older versions of TLS are disabled."""
     path = write(folder, TLS + "  cipher_suites: [TLS_AES_128_GCM_SHA256]\n")
     assert WebConfigFile(path).context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     now = 0.0
 
@@ -227,7 +227,7 @@ class Clock:
 
 
 def test_changed_users(tmp_path):
-    """A user who is added counts from the next look on, and one look a second is enough."""
+    """The file is checked for changes at most once a second, and an added user is accepted then."""
     clock = Clock()
     path = write(tmp_path, f"basic_auth_users: {{ann: {HASH}}}\n")
     file = WebConfigFile(path, clock=clock)
@@ -241,7 +241,7 @@ def test_changed_users(tmp_path):
 
 
 def test_broken_change(tmp_path, caplog):
-    """A change that is wrong is logged once, changes nothing, and can be put right."""
+    """An invalid change is logged once and not applied; a later valid change is applied."""
     clock = Clock()
     path = write(tmp_path, f"basic_auth_users: {{ann: {HASH}}}\n")
     file = WebConfigFile(path, clock=clock)
@@ -274,7 +274,7 @@ basic_auth_users:
 
 
 def protections(config):
-    """Return what a client must have, in the order in which the file names it."""
+    """Return the requirements for clients, in the order of the file."""
     return (
         config.tls is not None,
         config.tls and config.tls.client_auth_type,
@@ -286,7 +286,7 @@ def protections(config):
 
 @pytest.mark.parametrize("size", range(0, len(CLOSED) - 1, 7))
 def test_half_a_file_opens_nothing(folder, caplog, size):
-    """Wherever the file is cut, what protected before protects on, and the log says so."""
+    """A truncated file is not applied, and the log says that the previous one stays in force."""
     clock = Clock()
     file = WebConfigFile(write(folder, CLOSED), clock=clock)
     before = protections(file.config)
@@ -300,7 +300,7 @@ def test_half_a_file_opens_nothing(folder, caplog, size):
 
 
 def test_reload_reads_at_once_and_says_what_is_wrong_again(tmp_path, caplog):
-    """Who asks for it is told the result in the log, each time."""
+    """A reload reads the file at once and logs its success or failure each time."""
     path = write(tmp_path, f"basic_auth_users: {{ann: {HASH}}}\n")
     file = WebConfigFile(path, clock=Clock())
     caplog.set_level(logging.INFO)
@@ -326,7 +326,7 @@ def test_reload_reads_at_once_and_says_what_is_wrong_again(tmp_path, caplog):
     ],
 )
 def test_users_are_not_turned_off_while_it_runs(tmp_path, kept):
-    """A file without users is in force after a restart, and one that is empty never."""
+    """Removing all users needs a restart, and an empty file is refused even then."""
     clock = Clock()
     path = write(tmp_path, f"basic_auth_users: {{ann: {HASH}}}\n")
     file = WebConfigFile(path, clock=clock)
@@ -343,13 +343,13 @@ def test_users_are_not_turned_off_while_it_runs(tmp_path, kept):
 
 
 def test_open_door_is_said_aloud(tmp_path, caplog):
-    """A file that protects nothing is named in the log at the start."""
+    """A file without TLS and passwords is named in a log message at the start."""
     WebConfigFile(write(tmp_path, "{}\n"))
     assert "web.yml has neither TLS nor passwords" in caplog.text
 
 
 def test_renewed_certificate(folder, certificate):
-    """A renewed certificate is used, but not before its key has come along."""
+    """A renewed certificate is used as soon as its key has been replaced too."""
     clock = Clock()
     file = WebConfigFile(write(folder, TLS), clock=clock)
     first = file.context
@@ -365,7 +365,7 @@ def test_renewed_certificate(folder, certificate):
 
 
 def test_tls_stays(folder, caplog):
-    """TLS that is taken out of the file while the server runs stays on."""
+    """TLS stays on if it is removed from the file while the server runs."""
     clock = Clock()
     file = WebConfigFile(write(folder, TLS), clock=clock)
     write(folder, "")
@@ -376,7 +376,7 @@ def test_tls_stays(folder, caplog):
 
 
 def test_a_pipe_in_place_of_the_file_does_not_wait(tmp_path):
-    """A pipe without a writer, and a file of a terabyte, are refused in one line; what was read stays."""
+    """A pipe or a file of 1 TiB is refused, and the previous configuration stays."""
     path = tmp_path / "web.yml"
     path.write_text("basic_auth_users: {ann: $2y$05$" + "a" * 53 + "}")
     now = [0.0]

@@ -1,4 +1,4 @@
-"""Families to text, against prometheus_client's own writers and its strict parser."""
+"""Tests of the text formats, compared with prometheus_client's writers and strict parser."""
 
 import math
 import string
@@ -47,9 +47,9 @@ numbers = st.one_of(
     ),
 )
 texts = st.one_of(st.text(), st.text(alphabet=ODD + "ab"))
-# The reference takes a name that ends with a line feed for a valid one and breaks the line.
+# prometheus_client accepts a name that ends with a line feed and breaks the line.
 odd_label_names = texts.filter(lambda name: not name.endswith("\n"))
-helps = texts.map(str.strip)  # the parser strips it
+helps = texts.map(str.strip)  # the parser strips help texts
 stems = st.text(alphabet=string.ascii_lowercase + "_", min_size=1, max_size=8)
 types = st.sampled_from(["counter", "gauge", "histogram", "info", "unknown"])
 HISTOGRAM = ("_bucket", "_bucket", "_bucket", "_sum", "_count")
@@ -57,7 +57,7 @@ HISTOGRAM = ("_bucket", "_bucket", "_bucket", "_sum", "_count")
 
 @st.composite
 def families(draw, label_names=odd_label_names):
-    """Draw families whose names differ."""
+    """Draw families with unique names."""
     found = []
     for number in range(draw(st.integers(1, 4))):
         type_ = draw(types)
@@ -79,7 +79,7 @@ def families(draw, label_names=odd_label_names):
 
 
 def count_samples(drawn):
-    """Count the values that a block of these families has."""
+    """Return the number of values of a block of these families."""
     return sum(len(family.samples) for family in drawn)
 
 
@@ -92,7 +92,7 @@ def families_with_values(draw):
 
 
 def as_registry(drawn, values):
-    """Return the same families as a registry of prometheus_client collects them."""
+    """Return the same families as a registry of prometheus_client."""
     left = iter(values)
     metrics = []
     for family in drawn:
@@ -105,7 +105,7 @@ def as_registry(drawn, values):
 
 
 def block_of(drawn, values, shape="shape"):
-    """Return families and values as a block."""
+    """Return a block of these families and values."""
     return Block(shape, lambda: drawn, values)
 
 
@@ -118,7 +118,7 @@ def gauge(*values, labels=()):
 @given(families_with_values())
 @example(((Family("a", "gauge", "%s %d %% {} {0}", (("", (("%s", "%(x)s {}"),)),)),), [1.0], [2]))
 def test_the_bytes_are_those_of_prometheus_client(drawn_and_values):
-    """Whatever the families, both formats agree with the reference, for new and for kept shapes."""
+    """Both formats are identical to prometheus_client's output, for new and cached shapes."""
     drawn, *lists = drawn_and_values
     text, openmetrics = Exposition(), Exposition(openmetrics=True)
     for values in lists:
@@ -129,7 +129,7 @@ def test_the_bytes_are_those_of_prometheus_client(drawn_and_values):
 
 @given(numbers)
 def test_a_number_is_written_as_prometheus_client_does(value):
-    """A number by itself agrees with the reference, however often it comes."""
+    """A number is written as by prometheus_client, also the second time."""
     drawn = (Family("probe", "gauge", "A probe."),)
     exposition = Exposition()
     expected = generate_latest(as_registry(drawn, [value]))
@@ -158,13 +158,13 @@ def test_a_number_is_written_as_prometheus_client_does(value):
     ],
 )
 def test_numbers_have_these_texts(value, text):
-    """Integers, fractions, exponents and the special numbers are written so."""
+    """Integers, fractions, exponents and special numbers have the expected text."""
     assert format_number(value) == text
     assert Exposition().write([gauge(value)]).decode().endswith(f"\nprobe {text}\n")
 
 
 def test_zero_and_minus_zero_are_told_apart():
-    """Though they are equal, neither takes the other's text from what is kept."""
+    """0.0 and -0.0 are equal, but neither gets the cached text of the other."""
     exposition = Exposition()
     page = exposition.write([gauge(0.0, -0.0, 1.0), gauge(0.0), gauge(-0.0)]).decode()
     numbers = [line.split()[1] for line in page.splitlines() if line[0] != "#"]
@@ -182,7 +182,7 @@ label_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]*", fullmatch=True).filter(la
 
 @given(st.data())
 def test_the_strict_parser_reads_what_was_written(data):
-    """Every help text, label and value comes back from the OpenMetrics page as it went in."""
+    """The strict parser returns every help text, label and value of an OpenMetrics page."""
     drawn = data.draw(families(label_names))
     values = []
     for family in drawn:
@@ -207,7 +207,7 @@ def test_the_strict_parser_reads_what_was_written(data):
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 3.0]])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_wrong_number_of_values_is_refused(values, kept):
-    """Too many or too few values raise instead of moving to other samples."""
+    """A block with too many or too few values raises an error."""
     drawn = (Family("two", "gauge", "Two.", (("", (("n", "1"),)), ("", (("n", "2"),)))),)
     exposition = Exposition()
     if kept:
@@ -217,7 +217,7 @@ def test_a_wrong_number_of_values_is_refused(values, kept):
 
 
 def test_each_block_is_described_once():
-    """The families of a shape are asked for when it is new, and not again."""
+    """The families of a block are described only if its shape is new."""
     asked = []
     drawn = (Family("probe", "gauge", "A probe."),)
 
@@ -232,7 +232,7 @@ def test_each_block_is_described_once():
 
 
 def test_kept_shapes_and_numbers_are_bounded():
-    """Ten thousand shapes and numbers leave a few hundred and a few thousand behind."""
+    """The caches of shapes and numbers have a maximum number of entries."""
     exposition = Exposition()
     for number in range(10_000):
         exposition.write([gauge(number + 0.5, labels=(("n", str(number)),))])
@@ -243,7 +243,7 @@ def test_kept_shapes_and_numbers_are_bounded():
 
 
 def test_large_shapes_are_kept_by_their_size():
-    """A thousand shapes of a hundred samples leave no more text behind than small ones do."""
+    """The cache of shapes is also limited by the number of samples in the shapes."""
     exposition = Exposition()
     for number in range(1000):
         samples = tuple(("", (("n", f"{number} {each}"),)) for each in range(100))
@@ -255,7 +255,7 @@ def test_large_shapes_are_kept_by_their_size():
 
 
 def shapes_of_samples(count: int, samples: int, described: Counter[int]) -> list[Block]:
-    """Return blocks with as many samples each, which count how often they are described."""
+    """Return blocks with a number of samples each, which count their descriptions."""
 
     def describe(number: int) -> tuple[Family, ...]:
         described[number] += 1
@@ -266,7 +266,7 @@ def shapes_of_samples(count: int, samples: int, described: Counter[int]) -> list
 
 
 def test_what_is_needed_for_each_page_is_never_forgotten():
-    """New shapes, as of runs that begin and end, take the places of those no longer needed."""
+    """A shape that every page needs stays in the cache, and unused shapes are dropped."""
     described: Counter[int] = Counter()
     first, *others = shapes_of_samples(300, 400, described)
     exposition = Exposition()
@@ -277,7 +277,7 @@ def test_what_is_needed_for_each_page_is_never_forgotten():
 
 
 def test_a_page_above_the_bound_is_kept_whole():
-    """Otherwise every page would be made again, in vain."""
+    """All shapes of one page stay in the cache even if they exceed its limit."""
     described: Counter[int] = Counter()
     blocks = shapes_of_samples(300, 100, described)
     exposition = Exposition()
@@ -289,7 +289,7 @@ def test_a_page_above_the_bound_is_kept_whole():
 
 
 def test_not_a_number_is_not_kept():
-    """Each NaN is another key, so none is remembered."""
+    """NaN is not cached, as each NaN would be a new key."""
     exposition = Exposition()
     for _ in range(100):
         exposition.write([gauge(float("nan"))])
@@ -297,20 +297,20 @@ def test_not_a_number_is_not_kept():
 
 
 def test_a_name_that_is_no_text_does_not_cost_the_page():
-    """A lone surrogate in a label is replaced."""
+    """A lone surrogate in a label is replaced, and the rest of the page is written."""
     page = Exposition().write([gauge(1.0, labels=(("mountpoint", "/mnt/\udce9"),)), gauge(2.0)])
     assert b'probe{mountpoint="/mnt/?"} 1.0\n' in page
     assert b"probe 2.0\n" in page
 
 
 def test_no_blocks_make_an_empty_page():
-    """Text is empty, and OpenMetrics still has its end."""
+    """Without blocks, the text page is empty and the OpenMetrics page has only its end."""
     assert Exposition().write([]) == b""
     assert Exposition(openmetrics=True).write([]) == b"# EOF\n"
 
 
 def test_content_types():
-    """Each format names itself and its version."""
+    """The content type of each format contains its name and version."""
     assert Exposition().content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert (
         Exposition(openmetrics=True).content_type

@@ -1,4 +1,4 @@
-"""The runner: collectors apart from each other, timed, and never longer than the scrape may take."""
+"""Tests of the runner, which reads collectors independently and within a scrape's deadline."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ class Probe:
     """A collector whose reading is made by a function of the test.
 
     Attributes:
-        reads: How often it was read.
+        reads: The number of readings.
     """
 
     def __init__(self, name, act=lambda _: 1.0):
@@ -34,33 +34,33 @@ class Probe:
         self.express_act = None
 
     def read(self, deadline):
-        """Count the call and return what the test set."""
+        """Count the reading and return the result of the test's function."""
         self.reads += 1
         return self.act(deadline)
 
     def express(self, reading):
-        """Return one gauge, or what the test set."""
+        """Return one gauge, or the result of the test's function."""
         if self.express_act is not None:
             return self.express_act(reading)
         family = Family(f"probe_{self.name}", "gauge", "What was read. Source: test.")
         return (Block((self.name,), lambda: (family,), [reading]),)
 
     def complaint(self, _):
-        """Return what the test set."""
+        """Return the complaint that the test has set."""
         return self.missing
 
     def omitted(self, _):
-        """Count three when something is missing."""
+        """Return 3 if the test has set a complaint, else 0."""
         return 3 if self.missing else 0
 
     def close(self):
-        """Remember the call."""
+        """Record the call."""
         self.closed = True
 
 
 @contextmanager
 def running(*probes):
-    """Run collectors, and end them."""
+    """Run collectors for the duration of the block."""
     runner = Runner(probes)
     try:
         yield runner
@@ -69,7 +69,7 @@ def running(*probes):
 
 
 def raising(error):
-    """Return a reading that raises."""
+    """Return a function that raises the error."""
 
     def act(_):
         raise error
@@ -78,7 +78,7 @@ def raising(error):
 
 
 def write(snapshot):
-    """Return a snapshot's page."""
+    """Return the metrics page of a snapshot."""
     return Exposition().write(snapshot.blocks).decode()
 
 
@@ -88,7 +88,7 @@ def report_of(snapshot, name):
 
 
 def settle(runner, names=None, seconds=5.0):
-    """Take a snapshot that no reading made before can serve, as if some time had passed."""
+    """Return a snapshot of new readings, as if earlier readings had expired."""
     reuse, scrape.REUSE_SECONDS = scrape.REUSE_SECONDS, -1.0
     try:
         return runner.snapshot(names, seconds=seconds)
@@ -97,21 +97,21 @@ def settle(runner, names=None, seconds=5.0):
 
 
 def seconds_of(function, *arguments, **keywords):
-    """Return how long a call takes and what it returns."""
+    """Call a function and return its duration and its result."""
     started_at = time.monotonic()
     value = function(*arguments, **keywords)
     return time.monotonic() - started_at, value
 
 
 def runner_threads():
-    """Return how many threads the runners and their pools have."""
+    """Return the number of threads of all runners and their pools."""
     names = [thread.name for thread in threading.enumerate()]
     return sum(name == "runner" or name.startswith("collector-") for name in names)
 
 
 @pytest.fixture
 def heal():
-    """Sets free what hangs, at the latest when the test ends."""
+    """Yield an event that ends the hangs of a test, and is set after the test."""
     event = threading.Event()
     yield event
     event.set()
@@ -119,7 +119,7 @@ def heal():
 
 @pytest.fixture
 def logged(caplog):
-    """A function that returns the text of what was logged at INFO and above."""
+    """Return a function that returns the messages logged at level INFO and above."""
     caplog.set_level(logging.INFO, "trainvitals")
     return lambda: [record.getMessage() for record in caplog.records]
 
@@ -128,7 +128,7 @@ def logged(caplog):
 
 
 def test_a_snapshot_has_what_every_collector_read():
-    """Readings, blocks and reports are all there, in the order of the collectors."""
+    """A snapshot has the readings, blocks and reports of all collectors, in their order."""
     with running(Probe("a"), Probe("b", lambda _: 2.5)) as runner:
         snapshot = runner.snapshot()
     assert snapshot.readings == {"a": 1.0, "b": 2.5}
@@ -141,7 +141,7 @@ def test_a_snapshot_has_what_every_collector_read():
 
 
 def test_requests_that_overlap_share_one_reading():
-    """Fifty requests that come while a reading is under way are all answered by it."""
+    """Fifty requests during one reading are all answered with this reading."""
     may_end = threading.Event()
     slow = Probe("slow", lambda _: may_end.wait() and 1.0)
     snapshots = []
@@ -156,7 +156,7 @@ def test_requests_that_overlap_share_one_reading():
 
 
 def test_a_reading_serves_for_a_fifth_of_a_second(monkeypatch):
-    """A request soon after another gets the same snapshot, a later one another snapshot."""
+    """A request within 0.2 s of another gets the same snapshot, a later request a new one."""
     probe = Probe("a")
     with running(probe) as runner:
         with monkeypatch.context() as patch:
@@ -170,7 +170,7 @@ def test_a_reading_serves_for_a_fifth_of_a_second(monkeypatch):
 
 
 def test_only_requested_collectors_are_read():
-    """A request for some collectors leaves the others alone, named twice or not."""
+    """Only the requested collectors are read, and each only once."""
     a, b = Probe("a"), Probe("b")
     with running(a, b) as runner:
         snapshot = runner.snapshot(["b", "b"])
@@ -180,7 +180,7 @@ def test_only_requested_collectors_are_read():
 
 
 def test_kept_snapshots_are_bounded():
-    """However many combinations are asked for, few snapshots are kept."""
+    """The number of cached snapshots is limited, however many combinations are requested."""
     probes = [Probe(letter) for letter in "abcdef"]
     with running(*probes) as runner:
         for number in range(64):
@@ -189,7 +189,7 @@ def test_kept_snapshots_are_bounded():
 
 
 def test_snapshots_of_earlier_readings_are_not_kept():
-    """What was asked for once would hold its readings and pages for as long as nobody asks again."""
+    """Cached snapshots are dropped if their readings are outdated."""
     probes = [Probe(letter) for letter in "abc"]
     with running(*probes) as runner:
         for names in (["a"], ["b"], ["a", "b"], ["b", "c"], ["c"]):
@@ -199,7 +199,7 @@ def test_snapshots_of_earlier_readings_are_not_kept():
 
 
 def test_unknown_names_are_refused_and_the_runner_lives():
-    """A request for a collector that does not exist raises with the names of those there are."""
+    """A request for an unknown collector raises an error that lists the existing collectors."""
     with running(Probe("a"), Probe("b")) as runner:
         with pytest.raises(ValueError, match="no collector 'gpu'; there are a, b"):
             runner.snapshot(["a", "gpu"])
@@ -209,9 +209,9 @@ def test_unknown_names_are_refused_and_the_runner_lives():
 # Hanging.
 
 
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # machine load only adds time
 def test_the_first_scrape_of_a_hung_collector_ends_at_its_deadline(heal):
-    """What hangs from the start is missing after the time that the request gave."""
+    """If a collector hangs at the first scrape, the scrape ends at its deadline without it."""
     with running(Probe("hung", lambda _: heal.wait()), Probe("quick")) as runner:
         seconds, snapshot = seconds_of(runner.snapshot, seconds=0.3)
         assert 0.3 <= seconds < 10
@@ -225,9 +225,9 @@ def test_the_first_scrape_of_a_hung_collector_ends_at_its_deadline(heal):
         assert report.last_success is None
 
 
-@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # machine load only adds time
 def test_a_collector_that_hangs_costs_half_a_second_once_and_heals(heal):
-    """Known to be quick it is waited for 0.4 s, later not at all, and its late reading is dropped."""
+    """A quick collector that hangs delays one scrape by 0.4 s, and its late reading is dropped."""
     values = iter(range(1, 100))
 
     def act(_):
@@ -262,7 +262,7 @@ def test_a_collector_that_hangs_costs_half_a_second_once_and_heals(heal):
 
 
 def test_a_late_reading_is_not_served_even_without_a_request_in_between(heal):
-    """A reading that came late and waited for the next scrape is dropped."""
+    """A reading that finished after its scrape is not used for the next scrape."""
     probe = Probe("late", lambda _: heal.wait() and 1.0)
     with running(probe) as runner:
         runner.snapshot(seconds=0.1)
@@ -273,7 +273,7 @@ def test_a_late_reading_is_not_served_even_without_a_request_in_between(heal):
 
 
 def test_an_old_outcome_does_not_pass_for_a_fresh_one(heal):
-    """A reading's age counts from its end, not from when the runner saw it."""
+    """The age of a reading is measured from its end, not from the next request."""
     quick, hung = Probe("quick"), Probe("hung", lambda _: heal.wait() and 1.0)
     with running(quick, hung) as runner:
         runner.snapshot(seconds=0.05)
@@ -284,7 +284,7 @@ def test_an_old_outcome_does_not_pass_for_a_fresh_one(heal):
 
 
 def test_threads_do_not_grow_while_collectors_hang(heal):
-    """Twenty scrapes of three hung collectors need no more threads than there are collectors."""
+    """Repeated scrapes of hung collectors start no additional threads."""
     before = runner_threads()
     probes = [Probe(name, lambda _: heal.wait()) for name in "abc"]
     with running(*probes, Probe("quick")) as runner:
@@ -296,7 +296,7 @@ def test_threads_do_not_grow_while_collectors_hang(heal):
 
 
 def test_a_collector_that_became_slow_is_waited_for_again(heal):
-    """A late reading that its scrape had time for teaches patience."""
+    """After a late reading within the scrape's deadline, the next scrape waits longer."""
     probe = Probe("growing", lambda _: 1.0)
     with running(probe) as runner:
         runner.snapshot()
@@ -309,7 +309,7 @@ def test_a_collector_that_became_slow_is_waited_for_again(heal):
 
 
 def test_a_collector_that_is_always_too_slow_is_not_waited_for_each_time():
-    """A reading that took longer than its scrape had does not make the next one wait longer."""
+    """A late reading beyond the scrape's deadline does not make the next scrape wait longer."""
     state = CollectorState(Probe("hopeless"))
     state.start(0.0, deadline=5.0)
     state.finish(Outcome("hopeless", seconds=0.01, ended_at=0.01))
@@ -321,7 +321,7 @@ def test_a_collector_that_is_always_too_slow_is_not_waited_for_each_time():
 
 
 def test_a_short_request_does_not_end_the_reading_of_a_longer_one(heal):
-    """At the end of the shorter request the reading goes on for the longer one."""
+    """A reading continues for a longer request after a shorter request has timed out."""
     probe = Probe("slow", lambda _: heal.wait() and 1.0)
     longer = []
     with running(probe) as runner:
@@ -342,7 +342,7 @@ def test_a_short_request_does_not_end_the_reading_of_a_longer_one(heal):
 
 
 def test_quick_collectors_do_not_wait_for_a_slow_one_of_another_request(heal):
-    """A request for a quick collector is answered while a slow one keeps another request."""
+    """A request for a quick collector is answered while another request waits for a slow one."""
     with running(Probe("quick"), Probe("slow", lambda _: heal.wait() and 1.0)) as runner:
         runner.request(("quick", "slow"), 60.0, lambda _: None)
         seconds, snapshot = seconds_of(runner.snapshot, ["quick"], seconds=50.0)
@@ -354,7 +354,7 @@ def test_quick_collectors_do_not_wait_for_a_slow_one_of_another_request(heal):
 
 
 def test_a_bug_costs_only_its_collector(caplog):
-    """It is missing with the reason, and logged once with its traceback."""
+    """A collector with a bug is omitted with a reason, and its traceback is logged once."""
     buggy = Probe("buggy", lambda _: 1 / 0)
     with running(buggy, Probe("good")) as runner:
         runner.snapshot()
@@ -390,7 +390,7 @@ def test_a_bug_costs_only_its_collector(caplog):
     ],
 )
 def test_what_cannot_be_written_costs_only_its_collector(express, reason):
-    """A bug in naming a reading is found before the page is written."""
+    """A collector whose blocks are invalid is omitted, and the page of the others is written."""
     buggy = Probe("buggy")
     buggy.express_act = express
     with running(buggy, Probe("good")) as runner:
@@ -400,7 +400,7 @@ def test_what_cannot_be_written_costs_only_its_collector(express, reason):
 
 
 def test_a_foreseen_failure_has_its_own_reason(logged, caplog):
-    """A SourceError is the reason, word for word, and has no traceback in the log."""
+    """The message of a SourceError is the reason of the failure, without a traceback."""
     error = SourceError("cannot read /proc/stat: Permission denied; run as a user that may")
     with running(Probe("cpu", raising(error))) as runner:
         snapshot = runner.snapshot()
@@ -410,7 +410,7 @@ def test_a_foreseen_failure_has_its_own_reason(logged, caplog):
 
 
 def test_failures_are_logged_when_they_change_and_not_for_each_scrape(logged):
-    """Beginning, change and end of a failure are one line each, and so is asking less often."""
+    """The start, the change, the pause and the end of a failure are logged in one line each."""
     probe = Probe("disk", raising(SourceError("no first")))
     acts = [raising(SourceError("no second")), lambda _: 1.0]
     with running(probe) as runner:
@@ -429,7 +429,7 @@ def test_failures_are_logged_when_they_change_and_not_for_each_scrape(logged):
 
 
 def test_a_bug_whose_message_differs_each_time_is_one_failure(logged):
-    """A number in the message makes no new label value and no new line."""
+    """A bug whose message changes has one reason and one log line."""
     counter = iter(range(100))
 
     def act(_):
@@ -442,7 +442,7 @@ def test_a_bug_whose_message_differs_each_time_is_one_failure(logged):
 
 
 def test_a_collector_that_keeps_failing_is_asked_less_often_and_says_so():
-    """From the third failure on it rests, longer each time, with the reason; success resets."""
+    """From the third failure on, a collector is paused, each time for longer, until a success."""
     probe = Probe("weak", raising(SourceError("no")))
     with running(probe) as runner:
         state = runner._states["weak"]
@@ -471,7 +471,7 @@ def test_a_collector_that_keeps_failing_is_asked_less_often_and_says_so():
 
 
 def test_what_is_not_whole_is_served_with_its_complaint():
-    """A reading with a complaint is on the page, and is no success."""
+    """A reading with a complaint is exported, but does not count as a success."""
     probe = Probe("half")
     with running(probe) as runner:
         success = report_of(runner.snapshot(), "half").last_success
@@ -485,7 +485,7 @@ def test_what_is_not_whole_is_served_with_its_complaint():
 
 
 def test_the_page_describes_a_failed_collector():
-    """Success, duration, last success, timeouts, omissions and the reason are there."""
+    """The page has the success, durations, timeouts, omissions and reason of each collector."""
     probe = Probe("weak")
     with running(probe) as runner:
         before = time.time()
@@ -511,7 +511,7 @@ def test_the_page_describes_a_failed_collector():
 
 
 def test_a_delivery_that_raises_does_not_stop_the_runner(caplog):
-    """It is logged once with its traceback, and the next request is answered."""
+    """A callback that raises is logged once with its traceback, and later requests work."""
 
     def deliver(_):
         raise LookupError("nobody is there")
@@ -527,7 +527,7 @@ def test_a_delivery_that_raises_does_not_stop_the_runner(caplog):
 
 
 def test_close_returns_while_a_collector_hangs(heal):
-    """Requests under way are answered with what is there; only the hung collector is not closed."""
+    """On close, pending requests are answered with the finished readings despite a hang."""
     hung, quick = Probe("hung", lambda _: heal.wait()), Probe("quick")
     runner = Runner([hung, quick])
     answers = []
@@ -541,7 +541,7 @@ def test_close_returns_while_a_collector_hangs(heal):
 
 
 def test_a_closed_runner_refuses_requests():
-    """No request waits for ever for a runner that has ended."""
+    """A request to a closed runner raises an error instead of waiting."""
     with running(Probe("a")) as runner:
         pass
     with pytest.raises(RuntimeError, match="was closed, or created before a fork"):
@@ -550,7 +550,7 @@ def test_a_closed_runner_refuses_requests():
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_no_runner():
-    """A process that was forked after the runner was made gets an error instead of hanging."""
+    """In a forked process, a request to the runner raises an error instead of hanging."""
     with running(Probe("a")) as runner:
         runner.snapshot()
         pid = os.fork()
@@ -565,7 +565,7 @@ def test_a_fork_has_no_runner():
 
 
 def test_a_runner_at_rest_waits_without_a_timer():
-    """Once every request is answered there is no moment to wake up at."""
+    """A runner without pending requests has no timer."""
     with running(Probe("a"), Probe("b")) as runner:
         runner.snapshot()
         wait_until(lambda: runner._nearest_moment() == float("inf"))

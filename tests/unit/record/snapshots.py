@@ -1,4 +1,4 @@
-"""A snapshot with something of everything."""
+"""A snapshot for tests with a value for every part."""
 
 from datetime import timedelta, timezone
 

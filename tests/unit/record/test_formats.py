@@ -1,4 +1,4 @@
-"""How a snapshot reads for programs."""
+"""Tests of the CSV and JSON formats of snapshots."""
 
 import csv
 import gzip
@@ -28,7 +28,8 @@ from trainvitals.sources.host.filesystem import Filesystem, FilesystemReading, S
 
 MIB = 1 << 20
 BUSY = replace(WHOLE, uptime_seconds=86_400.25, flows=Flows(3 * MIB, MIB / 2, None, 0.0))
-# Worked out by hand from the snapshot: 48 of 64 GiB, 2 of 8 GiB of swap, 71 of 80 GiB, 75 of 100 GiB.
+# Calculated by hand from the snapshot: 48 of 64 GiB of memory, 2 of 8 GiB of swap, 71 of 80 GiB of
+# GPU memory, 75 of 100 GiB of disk.
 NUMBERS = {
     "uptime_seconds": 86_400.25,
     "cpu_percent": 12.4,
@@ -65,7 +66,7 @@ NUMBERS = {
 
 @pytest.fixture(autouse=True)
 def zone(monkeypatch):
-    """Let the machine be in central Europe."""
+    """Set the time zone to Central European Time for the test."""
     monkeypatch.setenv("TZ", "CET-1")
     time.tzset()
     yield
@@ -74,18 +75,18 @@ def zone(monkeypatch):
 
 
 def rows_of(text):
-    """Read a CSV text by its header."""
+    """Return the rows of a CSV text as dictionaries."""
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_the_numbers_of_a_snapshot():
-    """They are those that a person would work out, and what is not known is not there."""
+    """The numbers of a snapshot are correct, and unknown numbers are absent."""
     assert list_numbers(BUSY) == pytest.approx(NUMBERS)
     assert list(list_numbers(BUSY)) == list(NUMBERS)
 
 
 def test_a_row_of_csv(tmp_path):
-    """The header names the columns; a spreadsheet reads the row."""
+    """A CSV file has a header and a row with the numbers of the snapshot."""
     file = LogFile(tmp_path / "run.csv")
     piece = CsvFormat().write(BUSY)
     file.append(piece.text, piece.head)
@@ -99,7 +100,7 @@ def test_a_row_of_csv(tmp_path):
 
 
 def test_a_row_answers_the_query_of_nvidia_smi():
-    """Each of its columns has one here, with a name that a spreadsheet takes for text."""
+    """The CSV row has a column for each field of the documented nvidia-smi query."""
     query = "name temperature.gpu utilization.gpu utilization.memory memory.total memory.free memory.used"
     page = (Path(__file__).parents[3] / "docs/record.md").read_text(encoding="utf-8")
     pairs = {}
@@ -119,7 +120,7 @@ def test_a_row_answers_the_query_of_nvidia_smi():
 
 
 def append(path, *snapshots):
-    """Append snapshots as one call of the command does."""
+    """Append snapshots to a CSV file, like one run of the command."""
     file = LogFile(path, cuts_torn_line=True)
     format_ = make_format("csv", file.read_first_line(), str(path))
     for snapshot in snapshots:
@@ -129,7 +130,7 @@ def append(path, *snapshots):
 
 
 def test_a_file_is_continued_under_its_own_header(tmp_path):
-    """A device that is missing leaves its cells empty."""
+    """A continued CSV file keeps its header, and cells of a missing device are empty."""
     path = tmp_path / "run.csv"
     append(path, BUSY)
     append(path, replace(BUSY, accelerators=AcceleratorsReading(())))
@@ -140,7 +141,7 @@ def test_a_file_is_continued_under_its_own_header(tmp_path):
 
 
 def test_a_new_device_begins_a_new_file(tmp_path):
-    """Nothing of it is lost, and nothing of what was written before."""
+    """A new device starts a new CSV file, and the old file is kept compressed."""
     path = tmp_path / "run.csv"
     append(path, replace(BUSY, accelerators=None), BUSY, replace(BUSY, accelerators=None))
     (old,) = rows_of(gzip.decompress((tmp_path / "run.csv.1.gz").read_bytes()).decode())
@@ -149,7 +150,7 @@ def test_a_new_device_begins_a_new_file(tmp_path):
 
 
 def test_a_torn_line_goes(tmp_path):
-    """What a killed recording left of a line is cut off before another one is written."""
+    """An incomplete last line is removed before a new line is written."""
     path = tmp_path / "run.csv"
     append(path, BUSY, BUSY)
     os.truncate(path, path.stat().st_size - 20)
@@ -160,7 +161,7 @@ def test_a_torn_line_goes(tmp_path):
 
 
 def test_a_torn_header_is_written_anew(tmp_path):
-    """A file that was cut off in its first line has no line at all."""
+    """A CSV file with an incomplete header gets a new header."""
     path = tmp_path / "run.csv"
     path.write_text("timestamp,cpu_pe")
     append(path, BUSY)
@@ -168,7 +169,7 @@ def test_a_torn_header_is_written_anew(tmp_path):
 
 
 def test_text_of_somebody_else_is_not_cut(tmp_path):
-    """The last line of a file for people is ended, never taken away."""
+    """In a text file, an incomplete last line is completed with a line feed, not removed."""
     path = tmp_path / "notes.txt"
     path.write_text("my note")
     file = LogFile(path)
@@ -182,13 +183,13 @@ def test_text_of_somebody_else_is_not_cut(tmp_path):
     [("csv", "step,timestamp\n"), ("csv", "=== text ===\n"), ("jsonl", "timestamp,cpu\n")],
 )
 def test_a_foreign_file_is_refused(name, first):
-    """It is left as it is."""
+    """A file in another format is refused."""
     with pytest.raises(ConfigurationError, match="x: this is not a recording in the format"):
         make_format(name, first, "x")
 
 
 def test_a_json_line():
-    """Beside the numbers it has what tables have no room for."""
+    """A JSON line has all numbers and also nested details, such as processes and errors."""
     line = JsonFormat().write(BUSY).text
     assert line.count("\n") == 1
     document = json.loads(line)
@@ -208,7 +209,7 @@ def test_a_json_line():
 
 
 def test_a_hostile_mount_point_makes_no_line():
-    """Neither in the header nor in a key."""
+    """A mount point with a line feed and a quote does not break the CSV header."""
     space = Space(100, 25, None, None, readonly=False)
     mount = Filesystem('/a\n"b', "x", "ext4", space, None, None)
     snapshot = replace(BUSY, filesystems=FilesystemReading((mount,), 0))
@@ -218,7 +219,7 @@ def test_a_hostile_mount_point_makes_no_line():
 
 
 def test_the_header_comes_once_to_the_standard_output(capfd):
-    """And again where columns have come."""
+    """On the standard output, the header is written once and again if columns are added."""
     console = Console()
     format_ = CsvFormat()
     for snapshot in (replace(BUSY, accelerators=None), replace(BUSY, accelerators=None), BUSY):
@@ -240,12 +241,12 @@ def test_the_header_comes_once_to_the_standard_output(capfd):
     ],
 )
 def test_the_name_of_the_file_chooses_the_format(wanted, path, name):
-    """Unless --format names one."""
+    """The file name determines the format unless `--format` is given."""
     assert name_format(wanted, path) == name
 
 
 def test_memory_that_the_kernel_does_not_report_has_no_number():
-    """The others stay."""
+    """Memory numbers that the kernel does not report are absent, and the others are present."""
     assert BUSY.memory is not None
     memory = replace(BUSY.memory, available_bytes=None, swap_free_bytes=None)
     numbers = dict(list_numbers(replace(BUSY, memory=memory)))

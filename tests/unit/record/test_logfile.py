@@ -1,4 +1,4 @@
-"""The file that snapshots are written to."""
+"""Tests of the file to which snapshots are written."""
 
 import gzip
 import os
@@ -14,7 +14,7 @@ from trainvitals.record.logfile import LogFile
 
 @pytest.fixture
 def open_file(tmp_path):
-    """Open a log file in a folder of its own; it is closed after the test."""
+    """Yield a function that opens a log file, which is closed after the test."""
     files = []
 
     def open_file(name="logs/run.log", **options):
@@ -28,7 +28,7 @@ def open_file(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system with room for 64 KiB."""
+    """Yield a directory with a file system of 64 KiB."""
     if os.geteuid():
         pytest.skip("to mount a small file system takes root")
     disk = tmp_path / "disk"
@@ -39,12 +39,12 @@ def small_disk(tmp_path):
 
 
 def names(folder):
-    """List the files of a folder."""
+    """Return the sorted names of the files in a directory."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def unpack(path):
-    """Read a compressed file."""
+    """Return the text of a compressed file."""
     return gzip.decompress(path.read_bytes()).decode()
 
 
@@ -54,7 +54,7 @@ def mode_of(path):
 
 
 def test_nobody_else_may_read_it(open_file, tmp_path):
-    """File and folder belong to the owner alone, whatever the umask is."""
+    """Only the owner may access the file and its directory, whatever the umask is."""
     before = os.umask(0)
     try:
         open_file().append("one\n")
@@ -65,14 +65,14 @@ def test_nobody_else_may_read_it(open_file, tmp_path):
 
 
 def test_it_is_appended_to(open_file, tmp_path):
-    """What an earlier recording wrote stays."""
+    """An existing file is appended to."""
     (tmp_path / "run.log").write_text("before\n", encoding="utf-8")
     open_file("run.log").append("one\n")
     assert (tmp_path / "run.log").read_text(encoding="utf-8") == "before\none\n"
 
 
 def test_a_full_file_makes_room_for_a_new_one(open_file, tmp_path):
-    """Old ones are compressed, numbered from the youngest, and the oldest goes."""
+    """Full files are compressed and numbered from the newest, and the oldest is removed."""
     file = open_file(max_bytes=10, keep=2)
     for piece in ("one\n", "two\n", "three\n", "four\n", "five\n", "six\n", "seven\n"):
         file.append(piece)
@@ -85,7 +85,7 @@ def test_a_full_file_makes_room_for_a_new_one(open_file, tmp_path):
 
 
 def test_none_may_be_kept(open_file, tmp_path):
-    """Then a full file is simply begun again."""
+    """If no old file is to be kept, a full file is truncated."""
     file = open_file(max_bytes=5, keep=0)
     file.append("one\n")
     file.append("two\n")
@@ -94,14 +94,14 @@ def test_none_may_be_kept(open_file, tmp_path):
 
 
 def test_a_piece_larger_than_the_bound_is_written_whole(open_file, tmp_path):
-    """A bound that is too small splits nothing."""
+    """A text larger than the maximum file size is written completely."""
     file = open_file(max_bytes=5, keep=1)
     file.append("0123456789\n")
     assert (tmp_path / "logs/run.log").read_text(encoding="utf-8") == "0123456789\n"
 
 
 def test_a_file_that_is_taken_away_is_made_anew(open_file, tmp_path):
-    """Whoever moves it, as logrotate does, has the old lines, and the new ones have a new file."""
+    """After the file was moved or removed, the next lines are written to a new file."""
     file = open_file()
     file.append("one\n")
     path = tmp_path / "logs/run.log"
@@ -114,7 +114,7 @@ def test_a_file_that_is_taken_away_is_made_anew(open_file, tmp_path):
 
 
 def test_a_full_disk_leaves_no_torn_piece(open_file, small_disk):
-    """What did not fit whole is not there at all, and what fits afterwards is."""
+    """A text that does not fit on the disk is not written in part; later texts are written."""
     file = open_file(small_disk / "run.log")
     file.append("one\n")
     filler = small_disk / "filler"
@@ -128,7 +128,7 @@ def test_a_full_disk_leaves_no_torn_piece(open_file, small_disk):
 
 
 def test_what_cannot_be_compressed_stays_as_it_is(open_file, small_disk):
-    """Without room for the compressed file the old one is kept, and compressed no more."""
+    """If there is no space for the compressed file, the uncompressed file is kept."""
     noise = os.urandom(20_000).hex() + "\n"
     file = open_file(small_disk / "run.log", max_bytes=50_000, keep=2)
     file.append(noise)
@@ -142,7 +142,7 @@ def test_what_cannot_be_compressed_stays_as_it_is(open_file, small_disk):
 
 
 def test_two_recordings_do_not_share_a_file(open_file):
-    """The second one exits with advice to choose another."""
+    """A second recording to the same file is refused with advice to choose another."""
     open_file()
     with pytest.raises(ConfigurationError, match="another recording writes to it; choose another"):
         open_file()
@@ -150,7 +150,7 @@ def test_two_recordings_do_not_share_a_file(open_file):
 
 @pytest.mark.parametrize("name", ["a/file/run.log", "a", "link"])
 def test_a_place_that_cannot_be_written_is_one_line(open_file, tmp_path, name):
-    """Below a file, a folder itself, and a link that somebody else may have laid are refused."""
+    """A path below a file, a directory, and a symbolic link are refused in one line."""
     if name == "a":
         (tmp_path / "a").mkdir()
     else:
@@ -163,7 +163,7 @@ def test_a_place_that_cannot_be_written_is_one_line(open_file, tmp_path, name):
 
 
 def test_a_device_is_written_to(open_file):
-    """What is no regular file is neither cut nor moved aside; its errors are raised."""
+    """A device is written to without rotation, and its write errors are raised."""
     file = open_file(Path("/dev/full"), max_bytes=1)
     with pytest.raises(OSError, match="No space left on device"):
         file.append("one\n")

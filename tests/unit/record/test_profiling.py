@@ -1,4 +1,4 @@
-"""What the person who asked for a trace reads while it is taken."""
+"""Tests of the messages of `trainvitals profile` while a trace is recorded."""
 
 import itertools
 from pathlib import Path
@@ -16,14 +16,14 @@ TRACING = TraceAnswer(7, TraceStage.TRACING, 2)
 
 
 def read_after(looks, *answers):
-    """Return what was there before for some looks, and then these answers, the last for good."""
+    """Return a function that returns no answer some times, then these answers, then the last."""
     last = itertools.repeat(answers[-1])
     seen = itertools.chain([TraceAnswer()] * looks, answers, last)
     return lambda: next(seen)
 
 
 def test_an_answer_that_comes_at_once_is_all_that_is_said():
-    """That the request was not seen at first contradicts it."""
+    """If the request is answered soon, no message about an unseen request is printed."""
     lines = []
     read = read_after(3, FAILED)
     assert follow(TARGET, REQUEST, read, timeout_seconds=9, report=lines.append) == FAILED
@@ -31,7 +31,7 @@ def test_an_answer_that_comes_at_once_is_all_that_is_said():
 
 
 def test_progress_is_reported_once():
-    """Also where the request was seen at once."""
+    """The progress of the trace is reported once."""
     lines = []
     read = read_after(1, TRACING, TRACING, FAILED)
     follow(TARGET, REQUEST, read, timeout_seconds=9, report=lines.append)
@@ -39,7 +39,7 @@ def test_progress_is_reported_once():
 
 
 def test_a_request_that_is_not_seen_is_reported_and_given_up(monkeypatch):
-    """After a second, and after the time to wait, which does not grow by it."""
+    """An unseen request is reported after a second and given up after the timeout."""
     monkeypatch.setattr("trainvitals.record.profiling._is_alive", lambda _: True)
     lines = []
     with pytest.raises(TrainvitalsError, match=r"bert has not seen the request yet after 1\.2s"):

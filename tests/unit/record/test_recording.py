@@ -1,4 +1,4 @@
-"""The schedule of a recording, and the signals that end it."""
+"""Tests of the schedule of a recording and of the signals that end it."""
 
 import os
 import signal
@@ -16,18 +16,18 @@ class Clock:
         self.now = 100.0
 
     def __call__(self):
-        """Return the time."""
+        """Return the time that the test has set."""
         return self.now
 
 
 @pytest.fixture
 def clock():
-    """A clock at 100 s."""
+    """Return a clock at 100 s."""
     return Clock()
 
 
 def test_the_schedule_does_not_drift(clock):
-    """The duration of a snapshot shortens the wait, so that snapshots stay whole intervals apart."""
+    """The wait is shorter by the duration of the snapshot, so that intervals stay constant."""
     schedule = Schedule(30, clock=clock)
     clock.now = 102.5
     assert schedule.advance() == (27.5, 0)
@@ -38,7 +38,7 @@ def test_the_schedule_does_not_drift(clock):
 
 
 def test_skipped_snapshots_are_counted(clock):
-    """After a snapshot that took too long, the next one is a whole number of intervals later."""
+    """After a snapshot that took several intervals, the skipped snapshots are counted."""
     schedule = Schedule(30, clock=clock)
     clock.now = 195.0
     assert schedule.advance() == (25.0, 3)
@@ -47,7 +47,7 @@ def test_skipped_snapshots_are_counted(clock):
 
 
 def test_an_early_waking_does_not_repeat_a_beat(clock):
-    """A time that was waited for is not waited for again."""
+    """If the wait ends slightly early, the next wait ends a full interval later."""
     schedule = Schedule(30, clock=clock)
     assert schedule.advance() == (30.0, 0)
     clock.now = 129.999
@@ -56,13 +56,13 @@ def test_an_early_waking_does_not_repeat_a_beat(clock):
 
 @pytest.fixture
 def called():
-    """What SIGUSR1 had done."""
+    """Return a list to which the handler of SIGUSR1 appends."""
     return []
 
 
 @pytest.fixture
 def signals(called):
-    """The signals are taken over, and given back."""
+    """Yield the signal handlers and check that the previous handlers are restored."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     signals = EndSignals(lambda: called.append("user"))
     yield signals
@@ -72,7 +72,7 @@ def signals(called):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_cuts_the_waiting_short(signals, number):
-    """`wait` returns at once, and so do later calls."""
+    """After an end signal, `wait` returns at once, and so do later calls."""
     os.kill(os.getpid(), number)
     began = time.monotonic()
     assert signals.wait(60)
@@ -81,13 +81,13 @@ def test_a_signal_cuts_the_waiting_short(signals, number):
 
 
 def test_waiting_ends_by_itself(signals):
-    """Without a signal there is no end."""
+    """Without a signal, `wait` returns False after its timeout."""
     assert not signals.wait(0.01)
     assert not signals.wait(-1)
 
 
 def test_the_user_signal_is_no_end(signals, called):
-    """SIGUSR1 calls its function."""
+    """SIGUSR1 calls its handler and does not end the recording."""
     os.kill(os.getpid(), signal.SIGUSR1)
     assert not signals.wait(0)
     assert called == ["user"]

@@ -1,4 +1,4 @@
-"""How a snapshot reads."""
+"""Tests of the text format of snapshots."""
 
 from dataclasses import replace
 
@@ -51,26 +51,26 @@ not read   disk: did not answer in time
 
 
 def test_a_whole_snapshot():
-    """Every part has its lines, and an empty line ends it."""
+    """The text has lines for every part of a snapshot and ends with an empty line."""
     assert write_text(WHOLE, CET) == EXPECTED
 
 
 def test_a_death_is_told_once():
-    """Later snapshots have its reason in the table alone."""
+    """A death is described only in the first snapshot after it; the table keeps the reason."""
     text = write_text(replace(WHOLE, new_deaths=()), CET)
     assert "died at" not in text
     assert " oom-limit " in text
 
 
 def test_what_is_not_known_is_left_out():
-    """A snapshot of nothing is its head alone."""
+    """A snapshot without readings consists of its head only."""
     assert write_text(Snapshot(NOW, "gpu-07", 1, 0.0), CET) == (
         "=== 2025-11-13 03:13:20 CET | gpu-07 | snapshot 1 | 0s ===\n\n"
     )
 
 
 def test_the_last_line():
-    """The last line of a recording that ended normally says so."""
+    """The last line of a recording that ended normally has the number of snapshots."""
     assert write_end(NOW, 12, CET) == (
         "=== 2025-11-13 03:13:20 CET | the recording ends, snapshots: 12 ===\n"
     )
@@ -78,7 +78,7 @@ def test_the_last_line():
 
 @given(st.text(), st.text())
 def test_hostile_names_make_no_lines_of_their_own(name, trouble):
-    """A name can neither begin a line nor move the cursor."""
+    """A name with control characters neither begins a line nor moves the cursor."""
     snapshot = Snapshot(
         NOW,
         "gpu-07",
@@ -94,7 +94,7 @@ def test_hostile_names_make_no_lines_of_their_own(name, trouble):
 
 
 def test_memory_that_the_kernel_does_not_report_is_a_dash():
-    """Neither a difference nor a share is made with it."""
+    """Memory values that the kernel does not report are shown as a dash."""
     assert WHOLE.memory is not None
     memory = replace(WHOLE.memory, available_bytes=None, shared_bytes=None, swap_free_bytes=None)
     assert write_text(replace(WHOLE, memory=memory), CET).splitlines()[3:5] == [
@@ -107,7 +107,7 @@ def test_memory_that_the_kernel_does_not_report_is_a_dash():
 
 
 def test_hidden_processes_are_not_counted():
-    """With hidepid only this user's own processes are seen."""
+    """If `/proc` hides processes of other users, their number is shown as unknown."""
     assert WHOLE.processes is not None
     hidden = replace(WHOLE, processes=replace(WHOLE.processes, count=None))
     assert "\nprocesses  - (/proc hides those of other users)\n" in write_text(hidden, CET)

@@ -1,4 +1,4 @@
-"""Rates of disks and interfaces."""
+"""Tests of the rates of disks and network interfaces."""
 
 from trainvitals.record.snapshot import Flows
 from trainvitals.record.watcher import FlowMeter
@@ -7,7 +7,7 @@ from trainvitals.sources.host.network import NetworkReading
 
 
 def test_counters_become_rates():
-    """The first look has none; a counter that began again has none either; a gap is bridged."""
+    """A first reading and a reset counter have no rate; after a gap, the rate is the mean."""
     times = iter([10.0, 12.0, 14.0, 18.0])
     meter = FlowMeter(clock=lambda: next(times))
     assert meter.measure(DiskReading((), 0, 100, 0), NetworkReading((), 0, 50, 50)) == Flows()

@@ -1,4 +1,4 @@
-"""Reports from a Prometheus whose series have extreme values."""
+"""Tests of reports from a Prometheus server whose series have extreme values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainvitals.report.html import format_html
 from trainvitals.report.text import format_markdown, format_text, make_message
 from trainvitals.sources.prometheus import Prometheus
 
-# As Prometheus writes them.
+# Values in the notation of Prometheus.
 VALUES = (
     *("NaN", "+Inf", "-Inf", "1e+308", "-1e+308", "1e+30", "-0", "0", "1", "-1", "137", "0.5"),
     *("9223372036854775808", "18446744073709551616", "1e-320", "4e+09", "1790000000", "3600"),
@@ -44,7 +44,7 @@ LABELS = {
 
 
 def answer(random: Random, form: dict[str, list[str]]) -> bytes:
-    """Answer a query with series of any labels and values."""
+    """Return a response with series of random labels and values."""
     begin = float(form.get("start", form.get("time", ["0"]))[0])
     end, step = float(form.get("end", [begin])[0]), float(form.get("step", ["60"])[0])
     moments = [begin + step * n for n in range(min(5, int((end - begin) / step) + 1))]
@@ -59,7 +59,7 @@ def answer(random: Random, form: dict[str, list[str]]) -> bytes:
 
 
 def make_prometheus(seed: int) -> Prometheus:
-    """Make a Prometheus that answers as chance has it."""
+    """Return a client of Prometheus that gets random responses."""
     random = Random(seed)
 
     class Extreme(Prometheus):
@@ -75,11 +75,11 @@ def make_prometheus(seed: int) -> Prometheus:
 @example(7, "html")
 @example(98653158, "daily")  # two values at one moment
 def test_no_number_of_prometheus_costs_the_report(seed: int, kind: str):
-    """It is written in every format, and comes back from JSON."""
+    """A report of extreme values can be written in every format and read from JSON."""
     draws = kind == "html"  # charts take a second
     try:
         report = make_report(make_prometheus(seed), choose("daily" if draws else kind), now=NOW)
-    except StackError:  # it seems to have no data of the period
+    except StackError:  # the random response has no data of the period
         return
     for form in (format_html, make_message) if draws else (format_text, format_markdown):
         form(report)
@@ -89,7 +89,7 @@ def test_no_number_of_prometheus_costs_the_report(seed: int, kind: str):
 
 
 def replace_numbers(value: object, number: float) -> object:
-    """Put a number in the place of all in a document, but for its period."""
+    """Return a document with all numbers replaced, except those of its period."""
     if isinstance(value, dict):
         return {
             name: each if name in PERIOD else replace_numbers(each, number)
@@ -103,7 +103,7 @@ def replace_numbers(value: object, number: float) -> object:
 
 @pytest.mark.parametrize("number", [3.4e38, -3.4e38, 0.0, -1.0, 1e-300, 2.0**63])
 def test_any_number_in_a_document_can_be_written(number: float):
-    """As text, Markdown, HTML, message and JSON, unless it is refused with its name."""
+    """A document with any number can be written in every format, or is refused with its place."""
     document = json.loads(format_document(make()))
     document["report"] = replace_numbers(document["report"], number)
     if number <= 0:
@@ -128,7 +128,7 @@ def test_any_number_in_a_document_can_be_written(number: float):
     ],
 )
 def test_a_period_of_which_no_calendar_can_be_made_is_refused(member: str, value: object):
-    """A chart of it would have an hour for each until the end of time."""
+    """A period that is negative, reversed or too far in the future is refused."""
     document = json.loads(format_document(make()))
     document["report"][member] = value
     with pytest.raises(ConfigurationError, match="report"):
@@ -138,7 +138,7 @@ def test_a_period_of_which_no_calendar_can_be_made_is_refused(member: str, value
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1e308", "1" + "0" * 400, "9" * 4000])
 @pytest.mark.parametrize("member", ["begin", "asked"])
 def test_a_document_with_such_a_number_is_refused(number: str, member: str):
-    """In one line, whichever number it is."""
+    """A number that is infinite, NaN or too large is refused in one line with its place."""
     document = json.loads(format_document(make()))
     document["report"][member] = "HERE"
     with pytest.raises(ConfigurationError, match=f"report.{member}: expected a") as raised:

@@ -1,4 +1,4 @@
-"""Text, Markdown, HTML and JSON of one report, also with names that want to be something else."""
+"""Tests of the text, Markdown, HTML and JSON of a report, also with hostile names."""
 
 import json
 import re
@@ -42,7 +42,7 @@ HOSTILE = (
 
 
 def make(name="bert", host="node-1", *, kind="daily"):
-    """Make a report that has a name wherever one can be."""
+    """Return a report with this name in every place that can have a name."""
     end = BEGIN + 24 * HOUR
     hours = tuple((BEGIN + HOUR * n, 100.0 * n) for n in range(1, 25))
     attempt = Attempt(name, (host,), BEGIN, BEGIN + HOUR, "failed", 1, is_resumed=False)
@@ -100,7 +100,7 @@ def make(name="bert", host="node-1", *, kind="daily"):
 
 
 class Page(HTMLParser):
-    """Lists the tags and attributes of a page, and whether they are closed."""
+    """A parser that records the tags and attributes of a page and checks that tags are closed."""
 
     def __init__(self, page):
         super().__init__()
@@ -109,19 +109,19 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag, attrs):
-        """Note a tag."""
+        """Record an opening tag."""
         self.tags.append(tag)
         self.attributes += attrs
         if tag not in {"meta", "rect", "circle", "path", "line"}:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):
-        """Note a tag that ends at once."""
+        """Record a self-closing tag."""
         self.tags.append(tag)
         self.attributes += attrs
 
     def handle_endtag(self, tag):
-        """Note the end of a tag."""
+        """Record a closing tag."""
         if tag in self.open:
             assert self.open.pop() == tag
 
@@ -129,7 +129,7 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("kind", ["daily", "weekly"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_no_more_than_a_name_in_html(name, kind):
-    """The page has the same tags and attributes as with a tame name, and is whole."""
+    """A hostile name does not change the tags and attributes of the HTML page."""
     tame, hostile = (
         Page(format_html(make(kind=kind))),
         Page(format_html(make(name, name, kind=kind))),
@@ -140,7 +140,7 @@ def test_a_hostile_name_is_no_more_than_a_name_in_html(name, kind):
 
 
 def test_the_page_needs_nothing_from_outside():
-    """It has no script, no address to load from, and its policy forbids them."""
+    """The HTML page has no scripts and loads no resources, and its policy forbids both."""
     page = format_html(make())
     parsed = Page(page)
     names = {key for key, _ in parsed.attributes}
@@ -154,14 +154,14 @@ def test_the_page_needs_nothing_from_outside():
 
 
 def test_a_command_is_code_in_the_page():
-    """Its backticks become an element, and what a name brings along stays text."""
+    """Backticks in advice become a code element, and its text is escaped."""
     advice = Advice(0, "Run `trainvitals postmortem 'a<b'`", "killed")
     page = format_html(replace(make(), advice=(advice,)))
     assert "Run <code>trainvitals postmortem &#39;a&lt;b&#39;</code> (killed)" in page
 
 
 def test_a_table_in_markdown_has_an_empty_line_before_and_none_doubled():
-    """Else it is part of the list above it."""
+    """In Markdown, each table follows an empty line, and no empty line is doubled."""
     lines = format_markdown(make()).splitlines()
     heads = [place for place, line in enumerate(lines) if line.startswith("| ---")]
     assert heads
@@ -170,14 +170,14 @@ def test_a_table_in_markdown_has_an_empty_line_before_and_none_doubled():
 
 
 def test_the_page_knows_light_and_dark():
-    """It follows what the reader's system is set to."""
+    """The HTML page supports the light and the dark colour scheme of the system."""
     page = format_html(make())
     assert "color-scheme: light dark" in page
     assert "prefers-color-scheme: dark" in page
 
 
 def test_an_axis_says_something_else_at_each_line():
-    """Also where a metric hardly moves."""
+    """The labels of an axis differ, even if the metric hardly changes."""
     best = Best("iou", "", "seg", "node-1", 0.7971, is_lower_better=False)
     flat = tuple((BEGIN + HOUR * n, 0.797 + n * 1e-5) for n in range(1, 9))
     report = replace(make(), runs=Runs(is_told=True, best=(replace(best, by_hour=flat),)))
@@ -189,7 +189,7 @@ def test_an_axis_says_something_else_at_each_line():
 
 
 def test_without_matplotlib_the_page_has_sparklines(monkeypatch):
-    """It has each course with its name and its highest value, and as few needs as with pictures."""
+    """Without matplotlib, the page shows each chart as a sparkline with its maximum."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     page = format_html(make())
     assert page.count('<svg class="spark"') == 7
@@ -200,13 +200,13 @@ def test_without_matplotlib_the_page_has_sparklines(monkeypatch):
 
 
 def test_pictures_have_no_identifier_twice():
-    """So that a part of one picture is never drawn in another."""
+    """The ids of the elements of all charts in a page are unique."""
     every = [text for key, text in Page(format_html(make())).attributes if key == "id"]
     assert len(set(every)) == len(every) > 0
 
 
 def test_a_picture_has_the_colours_of_the_page():
-    """Light or dark; placeholders are replaced."""
+    """The placeholders for colours in charts are replaced with the colours of the page."""
     page = format_html(make())
     assert "fill: var(--c1)" in page
     assert "#0101" not in page
@@ -214,7 +214,7 @@ def test_a_picture_has_the_colours_of_the_page():
 
 
 def test_each_bar_says_what_it_is():
-    """Whoever points at a bar reads the hour, the figure and the cause."""
+    """The tooltip of each bar has the time, the value and the cause."""
     assert "<title>00:00: 0.03 h training at full speed</title>" in format_html(make())
     assert "<title>Tuesday, 2026-03-10: 8.3 h training at full speed</title>" in format_html(
         make(kind="weekly")
@@ -224,7 +224,7 @@ def test_each_bar_says_what_it_is():
 @pytest.mark.parametrize("kind", ["daily", "weekly"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_breaks_no_line_of_text(name, kind):
-    """The text has as many lines as with a tame name of that length, and nothing moves the cursor."""
+    """A hostile name adds no heading to the text and no control character."""
     length = max(4, min(len(name), 120))
     hostile = format_text(make(name, name, kind=kind))
     assert re.fullmatch(r"[^\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]*", hostile)
@@ -235,7 +235,7 @@ def test_a_hostile_name_breaks_no_line_of_text(name, kind):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_no_more_than_a_name_in_markdown(name):
-    """Every sign that Markdown would read has a backslash before it, and rows have their cells."""
+    """Special characters of a hostile name are escaped in Markdown and add no table cells."""
     text = format_markdown(make(name, name))
     plain = re.sub(r"`[^`\n]*`", "", text)
     assert not re.search(r"(?<!\\)[<>\[\]!@]", plain)
@@ -247,13 +247,13 @@ def test_a_hostile_name_is_no_more_than_a_name_in_markdown(name):
 
 @given(strategies.text(alphabet="`\\<>|[]()!@#*_ab \n"))
 def test_what_is_escaped_holds_no_live_sign(text):
-    """Outside of code each sign is behind a backslash."""
+    """Outside of code, each special character of Markdown is escaped."""
     outside = re.sub(r"`[^`]*`", "", escape_markdown(text))
     assert not re.search(r"(?<!\\)(?:\\\\)*[<>\[\]|@!*_#]", outside)
 
 
 def test_a_document_gives_the_same_report():
-    """What is read is what was written, to the last figure."""
+    """A report that is written to JSON and read again is equal to the original."""
     for name in ("bert", *HOSTILE):
         report = make(name, name)
         assert parse_document(format_document(report)) == report
@@ -280,7 +280,7 @@ def test_a_document_gives_the_same_report():
     ],
 )
 def test_a_document_that_is_none_is_refused(change, words):
-    """The message names the place and what is wanted there."""
+    """An invalid document is refused with the place and the expected value."""
     document = json.loads(format_document(make()))
     change(document)
     with pytest.raises(ConfigurationError, match=words):
@@ -288,7 +288,7 @@ def test_a_document_that_is_none_is_refused(change, words):
 
 
 def test_a_document_of_before_is_read():
-    """What was added since then has its default; what never had one is missed."""
+    """In a document of an earlier version, a missing member gets its default value."""
     report = make()
     document = json.loads(format_document(report))
     del document["report"]["runs"]["expected"]
@@ -299,13 +299,13 @@ def test_a_document_of_before_is_read():
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
 def test_what_is_no_json_is_refused(text):
-    """As is JSON that is something else."""
+    """Text that is not JSON, or JSON that is not a report, is refused."""
     with pytest.raises(ConfigurationError, match=r"is not JSON|is not a report"):
         parse_document(text)
 
 
 def test_a_message_is_short_in_a_chat_and_whole_in_a_mail():
-    """The text is what the template has; tables and pictures are in the page."""
+    """The text of a message is the short template, and its HTML has the tables and charts."""
     message = make_message(make())
     assert message.title == "trainvitals Daily Monitoring Report, 2026-03-10"
     assert message.severity == "critical"
@@ -317,7 +317,7 @@ def test_a_message_is_short_in_a_chat_and_whole_in_a_mail():
 
 
 def test_a_metric_that_nobody_told_is_named():
-    """The text has its name, and no placeholder is left."""
+    """A metric that no run reported is named as unknown in the text."""
     report = make()
     text = format_text(replace(report, runs=replace(report.runs, best=())))
     assert "- Best IoU Today: unknown: no run reported a metric named iou, " in text

@@ -1,4 +1,4 @@
-"""Which day or week is meant, also where the clock is put forward or back."""
+"""Tests of choosing the period of a report, also across changes of daylight saving time."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ HOUR = 3600
 
 
 def moment(text, zone=BERLIN):
-    """Return a moment on a clock."""
+    """Return the timestamp of a local time."""
     return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
 
 
@@ -21,12 +21,12 @@ NOW = moment("2026-11-22T14:30:20")
 
 
 def choose(kind="daily", **words):
-    """Choose a period with a fixed clock."""
+    """Return the period for these arguments at a fixed time."""
     return choose_period(kind, now=words.pop("now", NOW), zone=words.pop("zone", BERLIN), **words)
 
 
 def test_today_ends_with_the_last_whole_minute():
-    """The part of today that has passed is known, and that it is not over."""
+    """The period of today ends with the last full minute and is not over."""
     period = choose()
     assert period.begin == moment("2026-11-22T00:00")
     assert period.end == moment("2026-11-22T14:30")
@@ -35,7 +35,7 @@ def test_today_ends_with_the_last_whole_minute():
 
 
 def test_yesterday_is_whole():
-    """Yesterday goes from midnight to midnight."""
+    """The period of yesterday lasts from midnight to midnight."""
     period = choose(day="yesterday")
     assert (period.begin, period.end) == (moment("2026-11-21T00:00"), moment("2026-11-22T00:00"))
     assert period.is_over
@@ -45,26 +45,26 @@ def test_yesterday_is_whole():
     ("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-10-26", 24)]
 )
 def test_a_day_is_as_long_as_its_clock_says(day, hours):
-    """Where the clock is put forward a day has 23 hours, where it is put back 25."""
+    """A day with a change of daylight saving time has 23 or 25 hours."""
     assert choose(day=day).seconds == hours * HOUR
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-25", 167), ("2026-10-19", 169)])
 def test_a_week_goes_from_monday_to_monday(day, hours):
-    """Any day of a week names it, and its clock decides how long it is."""
+    """The week of any day lasts from Monday to Monday in local time."""
     period = choose("weekly", day=day)
     assert period.read_clock(period.begin).strftime("%A %H:%M") == "Monday 00:00"
     assert period.seconds == hours * HOUR
 
 
 def test_the_week_of_a_sunday_began_on_monday_before():
-    """Sunday is the last day."""
+    """Sunday is the last day of its week."""
     period = choose("weekly", day="2026-11-22")
     assert period.begin == moment("2026-11-16T00:00")
 
 
 def test_a_period_can_end_whenever_somebody_wants():
-    """The day until a moment begins at the same time of the day before."""
+    """A day until a given time begins at the same time of the previous day."""
     period = choose(until="2026-10-25T12:00")
     assert period.begin == moment("2026-10-24T12:00")
     assert period.seconds == 25 * HOUR
@@ -72,7 +72,7 @@ def test_a_period_can_end_whenever_somebody_wants():
 
 
 def test_the_period_before_is_cut_off_at_the_same_time():
-    """Half of today is compared with the same half of yesterday; a whole day with a whole one."""
+    """The previous period of an incomplete day ends at the same time of the previous day."""
     before = choose().step_back()
     assert (before.begin, before.end) == (moment("2026-11-21T00:00"), moment("2026-11-21T14:30"))
     before = choose(day="2026-03-30").step_back()
@@ -80,7 +80,7 @@ def test_the_period_before_is_cut_off_at_the_same_time():
 
 
 def test_the_zone_of_the_machine_knows_of_summer(monkeypatch):
-    """Without a name the machine's own zone is taken, with its changes."""
+    """Without a name, the time zone of the machine is used, including daylight saving time."""
     import time  # noqa: PLC0415 - the machine's zone is set for this test alone
 
     monkeypatch.setenv("TZ", "Europe/Berlin")
@@ -112,13 +112,13 @@ def test_the_zone_of_the_machine_knows_of_summer(monkeypatch):
     ],
 )
 def test_what_is_no_period_is_refused(words, message):
-    """The message says what to write."""
+    """An invalid period is refused with an example of a valid argument."""
     with pytest.raises(ConfigurationError, match=message):
         choose(**words)
 
 
 @pytest.mark.parametrize("name", ["Mars/Olympus", "../etc/passwd", ""])
 def test_an_unknown_zone_is_refused(name):
-    """The message has an example."""
+    """An unknown time zone is refused with an example."""
     with pytest.raises(ConfigurationError, match="no such time zone; write it as Europe/Berlin"):
         find_zone(name)

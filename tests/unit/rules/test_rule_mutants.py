@@ -1,4 +1,4 @@
-"""Rules that are broken on purpose: the tests of the alerts notice nearly all of them."""
+"""Tests of mutation testing for alert rules, and that the alerts' tests detect most mutants."""
 
 import dataclasses
 import json
@@ -76,7 +76,7 @@ TESTS = {
 
 @pytest.fixture
 def small(tmp_path):
-    """Two alerts with their tests: rules and tests by directory."""
+    """Return the directories of the rules and of the tests of two alerts."""
     rules, tests = tmp_path / "rules", tmp_path / "tests"
     rules.mkdir()
     tests.mkdir()
@@ -91,14 +91,14 @@ def small(tmp_path):
 
 
 def make_rule(expr, **fields):
-    """Make an alert."""
+    """Return an alert rule with this expression."""
     return Rule(Path("host.yml"), "host", "Hot", alert=True, expr=expr, **fields)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600 if LONG else 120)
 def test_the_tests_of_the_alerts_notice_what_is_broken(promtool, workshop):
-    """They notice at least nine of ten mutants; `make test` tries a fixed eightieth of them."""
+    """The alerts' tests detect at least 90% of the mutants; `make test` tries one in 80."""
     choose = tuple if LONG else partial(choose_share, one_in=80)
     outcome = run_mutants((), promtool=promtool, directory=workshop, choose=choose)
     print(describe(outcome))
@@ -108,7 +108,7 @@ def test_the_tests_of_the_alerts_notice_what_is_broken(promtool, workshop):
 
 
 def test_what_is_listed_as_equivalent_is_a_mutant_and_has_a_reason():
-    """No entry of the list has outlived its rule."""
+    """Each entry in the list of equivalent mutants is an existing mutant and has a reason."""
     book = read_rulebook()
     names = {m.name for m in list_mutants(book, [rule.name for rule in book.alerts])}
     listed = read_equivalent()
@@ -143,7 +143,7 @@ def test_what_is_listed_as_equivalent_is_a_mutant_and_has_a_reason():
     ],
 )  # fmt: skip
 def test_an_expression_is_broken_in_every_place(expr, broken):
-    """Each mutant differs from the expression in one place, and none is missing."""
+    """Each possible change of an expression results in one mutant."""
     assert [text for _, text in vary(promql_parser.parse(expr))] == broken
 
 
@@ -164,19 +164,19 @@ def test_an_expression_is_broken_in_every_place(expr, broken):
     ],
 )
 def test_what_is_not_broken_is_written_as_it_was(expr):
-    """Writing an expression and reading it again changes nothing."""
+    """Writing an expression and parsing it again results in the same expression."""
     tree = promql_parser.parse(expr)
     assert str(promql_parser.parse(write(tree))) == str(tree)
 
 
 def test_an_instant_of_its_own_is_refused():
-    """`@` is nowhere in the rules and is not written."""
+    """An expression with the modifier `@` is refused, as the rules do not use it."""
     with pytest.raises(ValueError, match="@ is not understood"):
         write(promql_parser.parse("a @ 5"))
 
 
 def test_durations_are_dropped_doubled_and_halved():
-    """`for` and `keep_firing_for` are broken where they are there."""
+    """Mutants drop, double and halve `for` and `keep_firing_for` if the rule has them."""
     broken = list(break_rule(make_rule("a", for_="1m", keep_firing_for="1h30m")))
     assert [(what, rule.for_, rule.keep_firing_for) for what, rule in broken] == [
         ("for dropped", "", "1h30m"),
@@ -189,12 +189,12 @@ def test_durations_are_dropped_doubled_and_halved():
 
 
 def test_what_cannot_be_parsed_is_no_mutant():
-    """A selector without its only matcher would select everything, which PromQL refuses."""
+    """A change that makes an expression invalid, such as an empty selector, is no mutant."""
     assert [rule.expr for _, rule in break_rule(make_rule('absent({a="b"})'))] == []
 
 
 def test_mutants_that_sound_alike_have_names_of_their_own():
-    """The second of two gets a number."""
+    """If two mutants have the same description, the second gets a number."""
     names = [what for what, _ in break_rule(make_rule("a > 1 or a > 1"))]
     assert names[-2:] == ["< for > in `a > 1`", "< for > in `a > 1` (2)"]
 
@@ -209,13 +209,13 @@ def test_mutants_that_sound_alike_have_names_of_their_own():
     ],
 )
 def test_thresholds_are_doubled_and_halved(expr, broken):
-    """Nothing else in a threshold can be changed, and doubling 0 changes nothing."""
+    """The mutants of a threshold double and halve its value, except 0."""
     rule = dataclasses.replace(make_rule(expr), name="threshold:hot:celsius")
     assert [broken.expr for _, broken in break_rule(rule)] == broken
 
 
 def test_the_tests_of_an_alert_kill_what_they_reach(small, workshop, promtool):
-    """A mutant of an alert is killed by its own tests alone, of a record by those of its users."""
+    """A mutant is run only with the tests of its alert, or of the alerts that use its record."""
     rules, tests = small
     outcome = run_mutants(
         (), promtool=promtool, directory=workshop, book=read_rulebook(rules), tests=tests
@@ -228,7 +228,7 @@ def test_the_tests_of_an_alert_kill_what_they_reach(small, workshop, promtool):
 
 
 def test_the_score_counts_neither_equivalent_nor_invalid_mutants():
-    """What is listed and noticed all the same is named apart."""
+    """The score omits equivalent and invalid mutants, and detected equivalents are reported."""
     rule = make_rule("a > 1", for_="1m")
     mutants = [Mutant(("Hot",), what, broken, rule) for what, broken in break_rule(rule)]
     killed, survived, equivalent, refuted = mutants
@@ -253,12 +253,12 @@ def test_the_score_counts_neither_equivalent_nor_invalid_mutants():
 
 
 def test_nothing_to_break_is_a_full_score():
-    """No mutant means that none survived."""
+    """Without mutants, the score is 1."""
     assert conclude({}, ()).score == 1.0
 
 
 def test_tests_that_fail_without_a_mutant_are_an_error(small, workshop, promtool):
-    """They would kill everything."""
+    """Tests that fail with the unchanged rules are an error, as they would kill every mutant."""
     rules, tests = small
     path = tests / "Hot.yml"
     path.write_text(path.read_text(encoding="utf-8").replace("kind: gpu", "kind: x"), "utf-8")
@@ -269,7 +269,7 @@ def test_tests_that_fail_without_a_mutant_are_an_error(small, workshop, promtool
 
 
 def test_an_alert_without_tests_survives_everything(small, workshop, promtool):
-    """Nobody notices what nobody tests."""
+    """The mutants of an alert without tests all survive."""
     rules, tests = small
     (tests / "Hot.yml").unlink()
     outcome = run_mutants(
@@ -279,7 +279,7 @@ def test_an_alert_without_tests_survives_everything(small, workshop, promtool):
 
 
 def test_the_tenth_is_a_tenth_and_always_the_same():
-    """Names decide, so that a new rule changes nothing about the others."""
+    """The choice of a tenth of the mutants depends only on the name of each mutant."""
     book = read_rulebook()
     mutants = list_mutants(book, [rule.name for rule in book.alerts])
     tenth = choose_share(mutants)
@@ -288,7 +288,7 @@ def test_the_tenth_is_a_tenth_and_always_the_same():
 
 
 def test_the_command_names_survivors_and_score(promtool, tmp_path, capsys, monkeypatch):
-    """It fails below the goal, and writes the same as JSON."""
+    """The command prints the score, writes it as JSON, and exits with 2 for invalid usage."""
     monkeypatch.setenv("PATH", f"{Path(promtool).parent}:{os.environ['PATH']}")
     path = tmp_path / "result.json"
     assert main(["Watchdog", "--json", str(path)]) == 0

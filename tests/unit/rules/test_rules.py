@@ -1,4 +1,4 @@
-"""The rules as promtool sees them: valid, and doing what their tests say."""
+"""Tests of the rules with promtool."""
 
 import os
 import re
@@ -17,7 +17,7 @@ NAMES = {
     component: [alert.name for alert in BOOK.alerts if alert.group == component]
     for component in COMPONENTS
 }
-# The tests of the others are run as they stand by `make test-long`.
+# The test files of the other alerts are only run unchanged by `make test-long`.
 AS_THEY_STAND = (
     "HPUHighTemperature",
     "TrainingRunLost",
@@ -28,13 +28,13 @@ AS_THEY_STAND = (
 
 
 def run(*command):
-    """Run a command and give its exit status and what it said."""
+    """Run a command and return its exit status and its output."""
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=3000)
     return done.returncode, done.stdout + done.stderr
 
 
 def test_the_rules_are_valid(promtool):
-    """`promtool check rules` finds neither errors nor lint."""
+    """`promtool check rules` reports neither errors nor lint findings."""
     files = sorted(RULES.glob("*.yml"))
     status, said = run(promtool, "check", "rules", "--lint=all", "--lint-fatal", *files)
     assert status == 0, said
@@ -42,7 +42,7 @@ def test_the_rules_are_valid(promtool):
 
 
 def test_the_configuration_that_loads_them_is_valid(promtool):
-    """`promtool check config` takes it, and finds every file of rules that there is."""
+    """`promtool check config` accepts the configuration and reads every rule file."""
     status, said = run(promtool, "check", "config", ROOT / "prometheus/prometheus.yml")
     assert status == 0, said
     assert all(f"prometheus/rules/{path.name}" in said for path in RULES.glob("*.yml"))
@@ -50,7 +50,7 @@ def test_the_configuration_that_loads_them_is_valid(promtool):
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_alerts_fire_stay_quiet_and_resolve(promtool, component, workshop):
-    """`promtool test rules` passes all tests of a group's alerts with the rules they ask about."""
+    """`promtool test rules` passes all tests of a group's alerts with the rules that they use."""
     trial = Trial(BOOK, promtool=promtool, directory=workshop)
     assert len(NAMES[component]) > 4
     assert trial.run_whole(NAMES[component]) == {}
@@ -60,7 +60,7 @@ def test_alerts_fire_stay_quiet_and_resolve(promtool, component, workshop):
 @pytest.mark.timeout(3600 if LONG else 120)
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_the_test_files_pass_as_they_stand(promtool, component):
-    """`promtool test rules tests/rules/<Alert>.yml` passes with all rules beside it."""
+    """`promtool test rules tests/rules/<Alert>.yml` passes with all rule files."""
     names = [name for name in NAMES[component] if LONG or name in AS_THEY_STAND]
     status, said = run(promtool, "test", "rules", *(TESTS / f"{name}.yml" for name in names))
     assert status == 0, said
@@ -68,7 +68,7 @@ def test_the_test_files_pass_as_they_stand(promtool, component):
 
 
 def test_a_text_has_no_gap_where_something_is_unknown():
-    """No comma follows a colon or a blank, in any text that promtool has found to be written."""
+    """No expected annotation has a gap, such as a comma after a colon or a space."""
     files = [yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader) for path in TESTS.glob("*.yml")]
     texts = [
         text
@@ -88,7 +88,7 @@ HEAT = re.compile(r"temperature|thermal|training_alert_active")
 
 @pytest.mark.parametrize("alert", [each for each in BOOK.alerts if HEAT.search(each.expr)])
 def test_a_message_about_heat_names_the_temperature_and_the_limit(alert):
-    """Where both are known, as in one of its tests at least."""
+    """At least one test of each alert about heat expects the temperature and the limit."""
     file = yaml.load((TESTS / f"{alert.name}.yml").read_bytes(), Loader=yaml.CSafeLoader)
     texts = [
         expected["exp_annotations"]["description"]
@@ -104,7 +104,7 @@ def test_a_message_about_heat_names_the_temperature_and_the_limit(alert):
 
 
 def test_a_test_that_expects_something_else_fails(promtool, workshop, tmp_path):
-    """What promtool says comes through when an alert that is expected does not come."""
+    """If an expected alert does not fire, the trial returns promtool's failure message."""
     text = (TESTS / "HPUHighTemperature.yml").read_text(encoding="utf-8")
     broken = text.replace("../../prometheus/rules", str(RULES)).replace("kind: hpu", "kind: cpu")
     assert broken != text

@@ -1,4 +1,4 @@
-"""What ties the rules to everything they name: metrics, labels, thresholds, tests, runbooks, boards."""
+"""Tests that metrics, thresholds, tests, runbooks and dashboards that the rules name exist."""
 
 import dataclasses
 from pathlib import Path
@@ -145,13 +145,13 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def house():
-    """The product as it is."""
+    """Return the rules and all related files of the project."""
     return read_house()
 
 
 @pytest.fixture
 def build(tmp_path):
-    """Return a function that makes a small house of texts, some of them changed."""
+    """Return a function that returns a sample project of texts, some of them changed."""
 
     def make(**changed):
         texts = SOURCES | changed
@@ -164,7 +164,7 @@ def build(tmp_path):
 
 
 def make_house(directory: Path, texts: dict[str, str]) -> House:
-    """Make a house of one alert and what belongs to it."""
+    """Return a sample project with one alert and its related files."""
     return House(
         book=read_rulebook(directory),
         served={
@@ -189,12 +189,12 @@ def make_house(directory: Path, texts: dict[str, str]) -> House:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_rules_agree_with_what_is_around_them(check, house):
-    """A check of the lint has nothing to say about the product."""
+    """No check of the lint reports a fault in the project."""
     assert list(check(house)) == []
 
 
 def test_everything_is_found_that_the_rules_are_compared_with(house):
-    """No check passes because what it reads is not there."""
+    """All files that the checks read are found, so that no check passes for lack of data."""
     assert len(house.served) > 150
     assert len(house.runbooks) == len(house.tests) == len(house.book.alerts) > 60
     assert 'alertname="Watchdog"' in house.alertmanager
@@ -203,7 +203,7 @@ def test_everything_is_found_that_the_rules_are_compared_with(house):
 
 
 def test_every_check_is_made():
-    """The list of checks has every check that there is."""
+    """The list of checks contains every function `check_…` of the modules."""
     modules = (expressions, wording, proofs)
     written = {n for module in modules for n in vars(module) if n.startswith("check_")}
     assert {check.__name__ for check in CHECKS} == written
@@ -211,7 +211,7 @@ def test_every_check_is_made():
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_a_small_house_in_order_passes(check, build):
-    """The texts that the next test breaks are in order before."""
+    """No check reports a fault in the unchanged sample project."""
     assert list(check(build())) == []
 
 
@@ -337,7 +337,7 @@ def test_a_small_house_in_order_passes(check, build):
     ],
 )
 def test_the_lint_notices(check, file, old, new, complaint, build):
-    """One change in a house that is in order gives the complaint that belongs to it."""
+    """Each change of the sample project is reported by its check."""
     (function,) = (one for one in CHECKS if one.__name__ == f"check_{check}")
     assert old in SOURCES[file]
     complaints = list(function(build(**{file: SOURCES[file].replace(old, new)})))
@@ -345,19 +345,19 @@ def test_the_lint_notices(check, file, old, new, complaint, build):
 
 
 def test_what_is_allowed_and_not_named_is_noticed(build):
-    """The list of the metrics of others stays as short as the rules let it be."""
+    """A metric that is allowed but that no rule names is reported."""
     house = dataclasses.replace(build(), elsewhere={"up": Metric("gauge")})
     assert list(expressions.check_allowed_metrics(house)) == ["up is allowed and no rule names it"]
 
 
 def test_a_dashboard_that_came_is_no_longer_awaited(build):
-    """Once its file is there, the entry is to go."""
+    """An awaited dashboard whose file exists is reported."""
     house = dataclasses.replace(build(), dashboards=frozenset({"board"}))
     assert list(proofs.check_awaited(house)) == ["dashboard board is there and no longer awaited"]
 
 
 def test_scrapes_that_are_rare_need_longer_ranges(build):
-    """Four scrapes must fit, however rare they are."""
+    """The range of a rate must cover at least four scrape intervals."""
     house = dataclasses.replace(build(), scrape_interval_seconds=30)
     assert list(expressions.check_ranges(house)) == ["run:steps:rate1m: 1m is less than 120 s"]
 
@@ -384,7 +384,7 @@ def test_scrapes_that_are_rare_need_longer_ranges(build):
     ],
 )
 def test_labels_that_an_expression_can_have(expr, labels, build):
-    """They follow from what is served through every function and join."""
+    """The labels of an expression's result are derived from the metrics through all operators."""
     house = build(**{"host.yml": HOST.replace("expr: |", f"expr: '{expr}'\n        x: |")})
     (rule,) = house.book.alerts
     found = find_labels_of_rule(dataclasses.replace(rule, labels={}), house)
@@ -392,7 +392,7 @@ def test_labels_that_an_expression_can_have(expr, labels, build):
 
 
 def test_golden_pages_give_types_labels_and_values():
-    """A histogram's series count; values come from all metrics of the same subject."""
+    """Types, labels and label values are read from golden metrics pages."""
     page = (
         "# TYPE training_phase gauge\n"
         'training_phase{phase="train",run="a"} 1\n'
@@ -410,7 +410,7 @@ def test_golden_pages_give_types_labels_and_values():
 
 
 def test_commands_are_those_of_parser_and_makefile():
-    """Each has its flags; a target of the Makefile has none."""
+    """The known commands are those of the parser, with flags, and the targets of the Makefile."""
     commands = read_commands("demo: x\n\techo\n.PHONY: y\nBIN := z\n")
     assert "--json" in commands["trainvitals status"]
     assert commands["make demo"] == frozenset()
@@ -418,7 +418,7 @@ def test_commands_are_those_of_parser_and_makefile():
 
 
 def test_no_list_of_what_is_awaited_means_that_nothing_is(tmp_path):
-    """The file goes once everything is there."""
+    """If the file of awaited items does not exist, nothing is awaited."""
     assert read_awaited(tmp_path / "awaited.yml") == Awaited()
 
 
@@ -432,5 +432,5 @@ def test_no_list_of_what_is_awaited_means_that_nothing_is(tmp_path):
     ],
 )
 def test_thresholds_are_named_after_alerts(alert, snake):
-    """Letters that are one word stay one word."""
+    """The name of an alert is converted to snake case; an abbreviation stays one word."""
     assert expressions.write_snake(alert) == snake

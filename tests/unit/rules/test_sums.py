@@ -1,4 +1,4 @@
-"""The sums over processes that docs/accelerators.md shows, as Prometheus computes them."""
+"""Tests of the example queries in docs/accelerators.md with promtool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.promtool import run_promtool
 
 DOCS = Path(__file__).resolve().parents[3] / "docs/accelerators.md"
 TARGET = 'job="t",instance="n1",kind="gpu"'
-# Ada holds a device alone, and one together with Bob; the same PID on another host is another process.
+# Ada uses one device alone and one together with Bob.
 PROCESSES = (
     ('device="0",uuid="u0",pid="7"', 'user="ada",slurm_job="12"', 10, 0.5),
     ('device="1",uuid="u1",pid="7"', 'user="ada",slurm_job="12"', 20, 0.25),
@@ -20,14 +20,14 @@ PROCESSES = (
 
 
 def find_query(start: str) -> str:
-    """Return the query of the page that begins with these characters."""
+    """Return the query in docs/accelerators.md that begins with these characters."""
     queries = re.findall(r"`([^`]+)`", DOCS.read_text(encoding="utf-8"))
     (query,) = {query for query in queries if query.startswith(start)}
     return query
 
 
 def test_the_sums_by_user_and_by_job_are_one_query(promtool, tmp_path):
-    """Each process counts once on each device."""
+    """The sums by user and by job count each process once on each device."""
     series = [
         {"series": f"{name}{{{TARGET},{process}{labels}}}", "values": str(value)}
         for process, more, memory, share in PROCESSES

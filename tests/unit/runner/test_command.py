@@ -1,4 +1,4 @@
-"""The command beside `trainvitals run`: its streams, its signals and its end."""
+"""Tests of the streams, the signals and the exit code of a command below `trainvitals run`."""
 
 import os
 import signal
@@ -19,30 +19,30 @@ RUN = (sys.executable, "-m", "trainvitals", "run", "--quiet", "--")
 
 
 def run(*command, **options):
-    """Run a command below `trainvitals run`."""
+    """Run a command below `trainvitals run` and return the completed process."""
     return subprocess.run((*RUN, *command), capture_output=True, text=True, check=False, **options)
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])
 def test_the_exit_code_is_that_of_the_command(code):
-    """And its streams are its own."""
+    """The exit code and the streams are those of the command."""
     done = run("sh", "-c", f"cat; echo two >&2; exit {code}", input="one")
     assert (done.returncode, done.stdout, done.stderr) == (code, "one", "two\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_a_signal_ends_both(number):
-    """As a shell or a supervisor sees it."""
+    """If a signal ends the command, the same signal ends `trainvitals run`."""
     assert run("sh", "-c", f"kill -{int(number)} $$").returncode == -number
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_a_signal_to_this_process_alone_reaches_the_command(tmp_path, number):
-    """It may save a checkpoint and end as it likes."""
+    """A signal to `trainvitals run` is passed on to the command, which may handle it."""
     name = number.name.removeprefix("SIG")
     ready = tmp_path / "ready"
     script = f"trap 'echo got; exit 5' {name}; touch {ready}; while :; do sleep 0.05; done"
-    # The tests may run below nohup, and no shell traps a signal that it inherits as ignored.
+    # The tests may run below nohup, and a shell cannot trap a signal that it inherits as ignored.
     heeding = f"import os, signal; signal.signal({int(number)}, signal.SIG_DFL); os.execv({RUN[0]!r}, {[*RUN, 'sh', '-c', script]!r})"
     process = subprocess.Popen(
         (sys.executable, "-c", heeding), stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -61,7 +61,7 @@ def test_a_signal_to_this_process_alone_reaches_the_command(tmp_path, number):
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_is_ignored_stays_ignored(number):
-    """As SIGHUP is below nohup, and SIGINT in the background of a script."""
+    """A signal that is ignored at the start, as SIGHUP below nohup, is ignored by the command."""
     script = f"import os, signal; os.kill(os.getppid(), {int(number)}); print(signal.getsignal({int(number)}))"
     ignoring = "import os, signal; signal.signal({}, signal.SIG_IGN); os.execv({!r}, {!r})"
     command = ignoring.format(int(number), RUN[0], [*RUN, sys.executable, "-c", script])
@@ -72,13 +72,13 @@ def test_a_signal_that_is_ignored_stays_ignored(number):
 
 
 def test_the_command_is_not_deaf_to_an_interrupt():
-    """An ignored signal would be inherited."""
+    """The command does not inherit an ignored SIGINT from `trainvitals run`."""
     code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     assert run(sys.executable, "-c", code).stdout == "True\n"
 
 
 def test_a_missing_program_is_refused_in_one_line():
-    """With exit code 2."""
+    """A missing program or an empty command is refused with exit code 2."""
     done = run("/no/such/program")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "trainvitals: cannot start /no/such/program: No such file or directory\n"
@@ -90,12 +90,12 @@ def test_a_missing_program_is_refused_in_one_line():
 
 
 def test_an_exit_code_stays_as_it_is():
-    """Only a signal is repeated."""
+    """`end_alike` returns an exit code unchanged."""
     assert end_alike(7) == 7
 
 
 def test_the_last_line_counts_processes():
-    """None of them trains; an orphan is one of them."""
+    """The summary counts the processes, including orphans, and says that none of them trained."""
     done = subprocess.run(
         (*RUN[:-2], "--", "sh", "-c", "(sleep 3 &); sleep 3; exit 0"),
         capture_output=True,
@@ -106,7 +106,7 @@ def test_the_last_line_counts_processes():
 
 
 def test_a_signal_during_the_start_is_not_lost():
-    """It is sent before the command exists, and ends it when it does."""
+    """A signal that arrives before the command is started ends the command."""
     code = (
         "import os, signal\n"
         "from trainvitals.runner import command\n"
@@ -122,7 +122,7 @@ def test_a_signal_during_the_start_is_not_lost():
 
 
 def test_an_interrupt_to_this_process_alone_reaches_the_command(tmp_path):
-    """And one of the terminal reaches it once, for the kernel sends that to both."""
+    """The command receives an interrupt once, from the terminal or sent to `trainvitals run`."""
     (tmp_path / "counter.py").write_text(
         "import signal, time\n"
         "got = []\n"
@@ -144,7 +144,7 @@ def test_an_interrupt_to_this_process_alone_reaches_the_command(tmp_path):
 
 
 def find_launcher(pid):
-    """Return the process of `trainvitals run`, which is a process or below it."""
+    """Return the PID of `trainvitals run`, which is the given process or a descendant."""
     first = psutil.Process(pid)
     processes = [first, *first.children(recursive=True)]
     return next(
@@ -155,7 +155,7 @@ def find_launcher(pid):
 
 
 def test_open_descriptors_are_inherited():
-    """As those of `make -j` or of `<(command)` in a shell."""
+    """The command inherits open file descriptors, as needed for `make -j` and `<(command)`."""
     inner, outer = os.pipe()
     done = run("bash", "-c", f"echo mine >&{outer}", pass_fds=(outer,))
     os.close(outer)
@@ -164,7 +164,7 @@ def test_open_descriptors_are_inherited():
 
 
 def test_an_empty_input_is_empty():
-    """Situation 19: `< /dev/null`."""
+    """With `< /dev/null`, the command reads an empty standard input."""
     done = run(
         sys.executable, "-c", "import sys; print(sys.stdin.read() == '')", stdin=subprocess.DEVNULL
     )
@@ -172,7 +172,7 @@ def test_an_empty_input_is_empty():
 
 
 def test_nohup_is_as_without_it(tmp_path):
-    """Situation 19: in a terminal, its output goes to a file and a hangup is ignored."""
+    """Below nohup in a terminal, the output is in a file and SIGHUP is ignored."""
     code = "import signal; print(signal.getsignal(signal.SIGHUP))"
     with Terminal(("nohup", *RUN, sys.executable, "-c", code), cwd=tmp_path) as terminal:
         assert terminal.wait() == 0
@@ -182,14 +182,14 @@ def test_nohup_is_as_without_it(tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(9, 137), (11, 139), (15, 143)])
 def test_a_shell_sees_the_signal(number, code):
-    """Situation 18: as 128 plus its number."""
+    """A shell reports a signal as exit code 128 plus the number of the signal."""
     command = f"{' '.join(RUN)} sh -c 'kill -{number} $$'; echo $?"
     done = subprocess.run(("bash", "-c", command), capture_output=True, text=True, check=True)
     assert done.stdout == f"{code}\n"
 
 
 def test_the_first_process_of_a_container_forwards_and_ends(tmp_path):
-    """Situation 18: as PID 1, which ignores the signals that it does not handle."""
+    """As PID 1, `trainvitals run` forwards signals and returns the exit code."""
     inside = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
     if subprocess.run((*inside, "true"), capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a PID namespace")
@@ -204,7 +204,7 @@ def test_the_first_process_of_a_container_forwards_and_ends(tmp_path):
 
 
 def test_what_continues_is_left_alone():
-    """The launcher ends with the command, and a daemon lives on."""
+    """`trainvitals run` ends with the command, and a daemon of the command continues to run."""
     done = run("sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!")
     daemon = int(done.stdout)
     try:

@@ -1,4 +1,4 @@
-"""How ranks below `trainvitals run` end: the notes that it leaves, and what `diagnose` makes of them."""
+"""Tests of the notes that `trainvitals run` writes about ended ranks, and of their diagnosis."""
 
 import json
 import os
@@ -58,7 +58,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def place(tmp_path):
-    """A directory for programs, in which the run directory will be."""
+    """Return a directory for programs and for the run directory."""
     return tmp_path
 
 
@@ -69,7 +69,7 @@ def write(place, text):
 
 
 def launch(place, *command, options=()):
-    """Run a command below `trainvitals run`."""
+    """Run a command below `trainvitals run` and return the completed process."""
     return subprocess.run(
         (*RUN, "--run-dir", "runs", *options, "--", *command),
         capture_output=True,
@@ -80,7 +80,7 @@ def launch(place, *command, options=()):
 
 
 def read_endings(place):
-    """Return how each rank ended, by the name of its run file."""
+    """Return how each rank ended, in the order of the names of the run files."""
     paths = sorted((place / "runs").glob("*.tv"))
     notes = [read_ending(path) for path in paths]
     assert all(notes)
@@ -88,7 +88,7 @@ def read_endings(place):
 
 
 def diagnose(place, *name):
-    """Return what `trainvitals diagnose --json` says."""
+    """Return the output of `trainvitals diagnose --json`."""
     done = subprocess.run(
         (*RUN[:-1], "diagnose", "--json", "--run-dir", "runs", "--engine", "none", *name),
         capture_output=True,
@@ -102,7 +102,7 @@ def diagnose(place, *name):
 
 @pytest.mark.parametrize("kind", ENDINGS)
 def test_each_ending_is_noted(place, kind):
-    """Situation 18: by a rank that is the command itself, as the kernel reports it."""
+    """The end of a rank that is the command itself is recorded as the kernel reports it."""
     end, code, expected = ENDINGS[kind]
     done = launch(place, *write(place, f"{BODY}\n{end}\n"))
     assert done.returncode == code
@@ -113,7 +113,7 @@ def test_each_ending_is_noted(place, kind):
 @pytest.mark.parametrize(("head", "name"), [(BODY, "r"), ("import os", "early")])
 @pytest.mark.parametrize("below", [False, True], ids=["the command", "below a shell"])
 def test_an_oom_kill_is_named_where_the_kernel_log_has_it(place, head, name, below):
-    """Situation 18: a stand-in, which kills itself, for the kernel's own kill."""
+    """A SIGKILL is diagnosed as an OOM kill if the kernel log contains one."""
     end = "time.sleep(1.5); print(os.getpid(), flush=True); os.kill(os.getpid(), 9)"
     text = f"{head}\nimport time; {end}\n"
     command = write(place, text)
@@ -130,7 +130,7 @@ def test_an_oom_kill_is_named_where_the_kernel_log_has_it(place, head, name, bel
 
 
 def test_the_kernel_s_own_kill_is_said_at_the_end(tmp_path):
-    """Where the launcher may read the kernel log; the sender of another SIGKILL is unknown."""
+    """The summary names the OOM killer if the kernel log has it; else the sender is unknown."""
     now = time.time()
     kmsg = tmp_path / "kmsg"
     lines = OOM.format(time="", pid=71).replace("[] ", "").splitlines()
@@ -146,23 +146,23 @@ def test_the_kernel_s_own_kill_is_said_at_the_end(tmp_path):
 
 
 def test_an_interrupt_is_the_exception_of_its_rank(place):
-    """Situation 18: Ctrl-C, which Python turns into KeyboardInterrupt and SIGINT."""
+    """A rank that Ctrl-C ends has the signal SIGINT and a KeyboardInterrupt."""
     command = write(place, f"{BODY}\nos.kill(os.getpid(), signal.SIGINT); time.sleep(5)\n")
     assert launch(place, *command).returncode == -signal.SIGINT
     assert read_endings(place) == [("exception", None, 2, "KeyboardInterrupt")]
 
 
 def test_a_rank_below_a_shell_is_killed(place):
-    """Situation 18: the shell has waited for it, and only reports a code of its own."""
+    """The signal that kills a rank below a shell is recorded."""
     command = write(place, f"{BODY}\ntime.sleep(1.5)\nos.kill(os.getpid(), 9)\n")
     done = launch(place, "sh", "-c", f"{' '.join(command)}; exit 4")
     assert done.returncode == 4
-    if kernel_tells_exits():  # older kernels tell it until the shell has waited
+    if kernel_tells_exits():  # older kernels report the exit only until the shell has waited
         assert read_endings(place) == [("signal", None, 9, None)]
 
 
 def test_an_orphan_is_reaped(place):
-    """Its parent has ended before it, so that the kernel gives it to the launcher."""
+    """The exit code of an orphaned rank, whose parent has ended, is recorded."""
     command = write(place, f"{BODY}\ntime.sleep(1)\nos._exit(6)\n")
     script = f"({' '.join(command)} &) ; sleep 4"
     assert launch(place, "sh", "-c", script).returncode == 0
@@ -187,7 +187,7 @@ PLACE = "`LookupError: no shard`, raised at "
 
 @pytest.mark.parametrize(("head", "name"), [(BODY, "r"), ("import threading", "early")])
 def test_the_exception_of_a_thread_is_mentioned(place, head, name):
-    """The process succeeds, by its exit code, whether it trained before or not."""
+    """The diagnosis of a successful process mentions the exception of a thread."""
     done = launch(place, *write(place, f"{head}\n{THREAD}\n"), options=("--name", name))
     assert done.returncode == 0
     assert done.stderr.count("LookupError: no shard") == 1
@@ -197,7 +197,7 @@ def test_the_exception_of_a_thread_is_mentioned(place, head, name):
 
 
 def test_the_exception_of_a_thread_is_known_while_its_process_hangs(place):
-    """The loop has ended, and the main thread waits for it for ever."""
+    """The exception of a thread is reported while its process still hangs."""
     body = f"{BODY}\n{THREAD}\nopen('ready', 'w').close()\nthreading.Event().wait()\n"
     launcher = subprocess.Popen(
         (*RUN, "--run-dir", "runs", "--name", "r", "--", *write(place, body)),
@@ -214,7 +214,7 @@ def test_the_exception_of_a_thread_is_known_while_its_process_hangs(place):
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_the_exception_of_a_rank_of_multiprocessing_is_known(place, method):
-    """Situation 17: multiprocessing prints it itself, and the interpreter's hook is not called."""
+    """An exception in a process of multiprocessing is recorded."""
     done = launch(place, *write(place, RANKS), method, options=("--name", "ranks"))
     assert done.returncode == 1
     assert "the text of rank 1" in done.stderr
@@ -226,7 +226,7 @@ def test_the_exception_of_a_rank_of_multiprocessing_is_known(place, method):
 
 
 def test_a_process_that_replaces_itself_has_several_lives(place):
-    """Situation 8: with one PID, of which only the last life has the exit code."""
+    """A process that calls exec has several run files, the last with the exit code."""
     again = "if n: os.execv(sys.executable, [sys.executable, __file__, str(n - 1)])"
     text = f"{BODY}\nn = int(sys.argv[1])\n{again}\nsys.exit(3)\n"
     done = launch(place, *write(place, text), "2")
@@ -239,7 +239,7 @@ def test_a_process_that_replaces_itself_has_several_lives(place):
 
 
 def test_a_command_that_fails_before_it_trains_is_diagnosed_by_its_name(place):
-    """With its exit code and the traceback of its exception."""
+    """A named command that fails before training is diagnosed with its exit code and reason."""
     done = launch(place, *write(place, "import no_such_module\n"), options=("--name", "early"))
     assert done.returncode == 1
     found = diagnose(place, "early")
@@ -250,7 +250,7 @@ def test_a_command_that_fails_before_it_trains_is_diagnosed_by_its_name(place):
 
 
 def test_the_log_is_evidence_of_the_death(place):
-    """Also where the run file only says that a signal ended the rank."""
+    """An error in the log of `--log` determines the diagnosis of a rank that a signal ended."""
     text = f"{BODY}\nprint('CUDA error: an illegal memory access was encountered', flush=True)\n"
     command = write(place, f"{text}\nos.abort()\n")
     assert launch(place, *command, options=("--log", "out.log")).returncode == -signal.SIGABRT
@@ -260,7 +260,7 @@ def test_the_log_is_evidence_of_the_death(place):
 
 
 def test_nothing_false_is_said_of_a_launcher_that_was_killed(place):
-    """Its command goes on, and the run is running."""
+    """If `trainvitals run` is killed, its command continues and is diagnosed as running."""
     text = f"{BODY}\nopen('ready', 'w').close()\ntime.sleep(600)\n"
     launcher = subprocess.Popen(
         (*RUN, "--run-dir", "runs", "--name", "r", "--", *write(place, text)),
@@ -280,7 +280,7 @@ def test_nothing_false_is_said_of_a_launcher_that_was_killed(place):
 
 
 def test_a_full_run_directory_is_no_obstacle(place):
-    """Situation 22: neither run files nor notes have room, and the command ends as it would."""
+    """A full run directory does not affect the command."""
     inside = ("unshare", "--mount")
     if subprocess.run((*inside, "true"), capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a mount namespace")
@@ -299,6 +299,6 @@ def test_a_full_run_directory_is_no_obstacle(place):
 
 
 def test_nothing_is_left_of_a_command_that_neither_trains_nor_has_a_name(place):
-    """Neither a run directory nor a file."""
+    """A command without a name that does not train leaves no run directory and no file."""
     assert launch(place, "true").returncode == 0
     assert list(place.iterdir()) == []

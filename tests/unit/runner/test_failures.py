@@ -1,4 +1,4 @@
-"""Which traceback explains the end of a command."""
+"""Tests of choosing the traceback that explains the end of a command."""
 
 import json
 
@@ -17,21 +17,21 @@ HELPER = Failure(14, 50.0, "a helper that was expected to fail")
 
 
 def test_the_first_rank_of_the_last_attempt_is_the_cause():
-    """It ended the others and the agent."""
+    """The first failure of a rank of the last attempt is the cause of the other failures."""
     everything = [AGENT, SECOND, FIRST, EARLIER, HELPER]
     assert choose_failure(everything, (), 106.0) is FIRST
-    assert choose_failure(everything, {11}, 106.0) is SECOND  # the other never trained
+    assert choose_failure(everything, {11}, 106.0) is SECOND  # the first rank never trained
 
 
 def test_without_ranks_the_last_failure_before_the_end_is_the_cause():
-    """One long before it was expected, or is of no importance."""
+    """Without ranks, the last failure is the cause unless it was long before the end."""
     assert choose_failure([HELPER, AGENT], (), 106.0) is AGENT
     assert choose_failure([HELPER], (), 106.0) is None
     assert choose_failure([], (), 106.0) is None
 
 
 def test_the_failure_of_a_thread_ends_no_command():
-    """The last one is known beside."""
+    """The failure of a thread is not the cause, but the last such failure is also returned."""
     thread = Failure(12, 105.5, "a thread", is_of_thread=True)
     assert choose_failure([AGENT, thread], {12}, 106.0) is AGENT
     assert choose_thread_failure([AGENT, Failure(1, 9.0, "x", is_of_thread=True), thread]) is thread
@@ -39,7 +39,7 @@ def test_the_failure_of_a_thread_ends_no_command():
 
 
 def test_damaged_files_are_left_out():
-    """Any program of the user may write there."""
+    """Invalid files in the directory of failures are ignored."""
     directory = FailureDirectory()
     assert directory.path is not None
     whole = {"rank": 1, "attempt": None, "time": 5.0, "text": "x"}

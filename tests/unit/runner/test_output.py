@@ -1,4 +1,4 @@
-"""The log of `trainvitals run --log`, and the terminal of the command with and without it."""
+"""Tests of the output of a command below `trainvitals run`, with and without `--log`."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tests.support.terminal import Terminal
 
 RUN = (sys.executable, "-m", "trainvitals", "run", "--quiet")
 LOG = ("--log", "run.log")
-# Colours, a progress bar, tabs, a prompt, and what the program knows of its terminal.
+# Colours, a progress bar, tabs, a prompt, and the size of the terminal.
 PROGRAM = """
 import os, sys
 print(*(os.isatty(number) for number in range(3)), os.get_terminal_size(), flush=True)
@@ -33,14 +33,14 @@ while True:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory with the programs."""
+    """Return a directory with the programs."""
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "waiter.py").write_text(WAITER)
     return tmp_path
 
 
 def converse(place, *prefix):
-    """Run the program in a terminal, answer its question, and return its output and exit code."""
+    """Run the program in a terminal, answer its prompt, and return its exit code and output."""
     with Terminal((*prefix, sys.executable, "program.py"), cwd=place, columns=100) as terminal:
         terminal.expect("name")
         terminal.type("ada\n")
@@ -48,7 +48,7 @@ def converse(place, *prefix):
 
 
 def test_a_terminal_shows_the_same_bytes(place):
-    """Situation 19: also with a log, which has them without the terminal's own carriage returns."""
+    """A terminal shows the same bytes with and without `trainvitals run`."""
     code, plain = converse(place)
     assert code == 3
     assert b"True True True os.terminal_size(columns=100, lines=24)" in plain
@@ -61,7 +61,7 @@ def test_a_terminal_shows_the_same_bytes(place):
 
 @pytest.mark.parametrize("log", [(), LOG])
 def test_the_width_follows_the_terminal(place, log):
-    """Situation 19: a progress bar asks for it when the terminal says that it changed."""
+    """The command receives changes of the size of the terminal."""
     with Terminal((*RUN, *log, "--", sys.executable, "waiter.py"), cwd=place) as terminal:
         terminal.expect("ready")
         terminal.resize(40, 133)
@@ -73,7 +73,7 @@ def test_the_width_follows_the_terminal(place, log):
 
 @pytest.mark.parametrize("log", [(), LOG])
 def test_the_debugger_takes_commands(place, log):
-    """Situation 19: it reads lines from the terminal itself."""
+    """The debugger of Python reads commands from the terminal."""
     (place / "debugged.py").write_text("x = 7\nbreakpoint()\nprint('went on')\n")
     with Terminal((*RUN, *log, "--", sys.executable, "debugged.py"), cwd=place) as terminal:
         end = terminal.expect(r"\(Pdb\) ")
@@ -86,7 +86,7 @@ def test_the_debugger_takes_commands(place, log):
 
 @pytest.mark.parametrize("log", [(), LOG])
 def test_a_job_is_stopped_and_brought_back(place, log):
-    """Situation 18: Ctrl-Z stops the command and `fg` continues it, as the shell does without it."""
+    """Ctrl-Z stops the command, and `fg` continues it."""
     program = "import time\nfor n in range(10 ** 6): print('n', n, flush=True); time.sleep(0.05)\n"
     (place / "counter.py").write_text(program)
     shell = ("bash", "--norc", "--noprofile", "-i")
@@ -105,7 +105,7 @@ def test_a_job_is_stopped_and_brought_back(place, log):
 
 
 def test_pipes_have_the_same_bytes_and_the_log_has_both_in_order(tmp_path):
-    """Situation 7: a program that parses the output gets what it gets without the launcher."""
+    """Pipes receive the same bytes as without `trainvitals run`."""
     program = (
         "import os\n"
         "for n in range(3): os.write(1, b'\\x00\\xff%d\\n' % n); os.write(2, b'e%d\\r' % n)\n"
@@ -128,11 +128,11 @@ def test_pipes_have_the_same_bytes_and_the_log_has_both_in_order(tmp_path):
     )
     expected = b"".join(b"\x00\xff%d\ne%d\r" % (n, n) for n in range(3))
     assert merged.stdout == expected
-    assert (tmp_path / "run.log").read_bytes().endswith(expected)  # appended to the first run's
+    assert (tmp_path / "run.log").read_bytes().endswith(expected)  # appended to the first log
 
 
 def test_the_whole_output_arrives_and_a_process_that_continues_holds_nothing_up(tmp_path):
-    """A megabyte before the end is passed on, and what a daemon writes later is not waited for."""
+    """The complete output is passed on, and a remaining daemon does not delay the end."""
     program = (
         "import subprocess, sys\n"
         "subprocess.Popen(['sleep', '600'])\n"
@@ -155,7 +155,7 @@ def test_the_whole_output_arrives_and_a_process_that_continues_holds_nothing_up(
 
 
 def test_a_reader_that_leaves_ends_the_command(tmp_path):
-    """As without a log: the next write of the command fails."""
+    """If the reader of a pipe exits, the next write ends the command, as without a log."""
     command = " ".join((*RUN, *LOG, "--", "yes"))
     done = subprocess.run(
         ("bash", "-c", f"{command} | head -n 1; echo ${{PIPESTATUS[0]}}"),
@@ -169,7 +169,7 @@ def test_a_reader_that_leaves_ends_the_command(tmp_path):
 
 
 def test_a_full_disk_costs_the_log_only(tmp_path):
-    """Situation 22: the command goes on, and one line says that the log is incomplete."""
+    """If the log cannot be written, the command continues and one line says so."""
     done = subprocess.run(
         (*RUN, "--log", "/dev/full", "--", "sh", "-c", "echo one; sleep 0.2; echo two"),
         capture_output=True,
@@ -184,7 +184,7 @@ def test_a_full_disk_costs_the_log_only(tmp_path):
 
 
 def test_a_log_that_cannot_be_made_is_refused(tmp_path):
-    """Before the command starts."""
+    """A log that cannot be created is refused before the command starts."""
     done = subprocess.run(
         (*RUN, "--log", "no/such/dir", "--", "touch", "started"),
         capture_output=True,

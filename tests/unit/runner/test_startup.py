@@ -1,4 +1,4 @@
-"""The start of every Python below `trainvitals run`: silent, harmless, and beside the user's own."""
+"""Tests of the `sitecustomize` module that `trainvitals run` adds to every Python process."""
 
 import json
 import os
@@ -17,7 +17,7 @@ OTHER = "print('mine', __name__)"
 
 
 def start(code, *, path=(), environ=None, flags=()):
-    """Run Python as `trainvitals run` does, with more directories on its path."""
+    """Run Python in the environment of `trainvitals run`, with additional import paths."""
     more = {"PYTHONPATH": os.pathsep.join(map(str, path))} if path else {}
     given = {
         **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
@@ -34,7 +34,7 @@ def start(code, *, path=(), environ=None, flags=()):
 
 
 def test_nothing_is_printed_and_nothing_large_is_imported():
-    """A program that reads the output of Python gets what it gets without it."""
+    """The start of Python prints nothing and imports no large module."""
     done = start(
         "import sys; print(sorted({'json', 'logging', 'pathlib', 'trainvitals'} & set(sys.modules)))"
     )
@@ -52,7 +52,7 @@ def test_nothing_is_printed_and_nothing_large_is_imported():
 
 
 def test_a_start_imports_few_modules():
-    """Situation 24: a stand-in for the 2 ms that a start may take."""
+    """The start of Python imports only a few small modules."""
     code = "import sys; print(*sys.modules)"
     one, other = (
         set(start(code, environ={"TRAINVITALS_AUTOLOG": switch}).stdout.split())
@@ -66,7 +66,7 @@ def test_a_start_imports_few_modules():
 
 @pytest.mark.parametrize("switch", ["1", "0"])
 def test_the_users_module_runs_once_and_has_its_name(tmp_path, switch):
-    """Whether the observation is on or off."""
+    """A `sitecustomize` module of the user is executed once, under its own name."""
     (tmp_path / "sitecustomize.py").write_text(OTHER)
     code = "import sys; print(sys.modules['sitecustomize'].__file__)"
     done = start(code, path=[tmp_path], environ={"TRAINVITALS_AUTOLOG": switch})
@@ -75,7 +75,7 @@ def test_the_users_module_runs_once_and_has_its_name(tmp_path, switch):
 
 
 def test_another_tool_s_module_that_leaves_out_itself_alone_ends(tmp_path):
-    """Each of the three modules runs once, in the order of the path."""
+    """Each `sitecustomize` module on the path is executed once, in the order of the path."""
     tool, own = tmp_path / "tool", tmp_path / "own"
     for folder in (tool, own):
         folder.mkdir()
@@ -94,7 +94,7 @@ def test_another_tool_s_module_that_leaves_out_itself_alone_ends(tmp_path):
 
 
 def test_what_the_users_module_raises_is_reported_as_by_python(tmp_path):
-    """With the program going on."""
+    """An exception in the user's module is printed as by Python, and the program continues."""
     (tmp_path / "sitecustomize.py").write_text("raise RuntimeError('mine')")
     done = start("print(7)", path=[tmp_path])
     plain = start("print(7)", path=[tmp_path], environ={"TRAINVITALS_AUTOLOG": "0"})
@@ -107,7 +107,7 @@ def test_what_the_users_module_raises_is_reported_as_by_python(tmp_path):
     "fault", [None, "raise SystemExit(9)", "raise ImportError", "raise KeyboardInterrupt", "x ="]
 )
 def test_a_failure_of_the_observation_is_silent(tmp_path, fault):
-    """Situation 4: the start is copied to where the package is not, or is another one."""
+    """If the package is missing or broken, the program runs without a message."""
     (tmp_path / "a/runner/startup").mkdir(parents=True)
     (tmp_path / "a/training").mkdir()
     start_file = tmp_path / "a/runner/startup/sitecustomize.py"
@@ -135,7 +135,7 @@ def test_a_failure_of_the_observation_is_silent(tmp_path, fault):
 
 @pytest.mark.parametrize("before", [None, "", os.pathsep, f"/a{os.pathsep}", "/a"])
 def test_the_path_has_no_further_part(before, tmp_path):
-    """Situation 5: an empty part is the working directory, and the user's own parts stay."""
+    """`sys.path` has only one additional entry, whatever `PYTHONPATH` contains."""
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     plain |= {} if before is None else {"PYTHONPATH": before}
     paths = []
@@ -154,7 +154,7 @@ def test_the_path_has_no_further_part(before, tmp_path):
 
 
 def test_a_module_of_the_user_before_this_directory_runs_once(tmp_path):
-    """Situation 1: then this directory's module does not run."""
+    """A user's `sitecustomize` before that of `trainvitals run` is executed once."""
     (tmp_path / "sitecustomize.py").write_text(OTHER)
     environ = make_environment({k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
     environ["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environ["PYTHONPATH"]))
@@ -167,7 +167,7 @@ def test_a_module_of_the_user_before_this_directory_runs_once(tmp_path):
 
 
 def test_python_that_is_not_reached_works_and_is_named(tmp_path):
-    """Situation 2: `-I`, `-E`, `-S` and an empty environment."""
+    """Python processes that ignore the environment work and are listed at the end."""
     sleep = "-c 'import time; time.sleep(4); print(1)'"
     python = sys.executable
     starts = (f"{python} -I", f"{python} -E", f"{python} -S", f"env -i {python}")
@@ -188,7 +188,7 @@ def test_python_that_is_not_reached_works_and_is_named(tmp_path):
 
 
 def find_old_pythons():
-    """Return each Python of this machine that the package does not support."""
+    """Yield each installed Python that is older than 3.10."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     known = [*root.glob("versions/*/bin/python"), *map(Path, filter(None, map(shutil.which, OLD)))]
     code = "import sys; print(sys.version_info < (3, 10))"
@@ -199,7 +199,7 @@ def find_old_pythons():
 
 
 def test_an_older_python_is_left_alone(tmp_path):
-    """Situation 3: it prints what it prints without this directory, and nothing else."""
+    """A Python older than 3.10 runs a program without a message."""
     pythons = list(find_old_pythons())
     if not pythons:
         pytest.skip("this machine has no Python older than 3.10")
@@ -213,13 +213,13 @@ def test_an_older_python_is_left_alone(tmp_path):
             text=True,
             check=False,
         )
-        # The user's module is run in place of this directory's from Python 3.4 on.
+        # From Python 3.4 on, the user's module is executed instead of that of `trainvitals run`.
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout in {"mine 7\n", "7\n"}
 
 
 def test_read_only_places_are_no_obstacle():
-    """Situation 6: the directories for temporary files and run files, and the home directory."""
+    """Read-only directories for temporary and run files do not affect the command."""
     inside = ("unshare", "--mount")
     if subprocess.run((*inside, "true"), capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a mount namespace")
@@ -241,7 +241,7 @@ def test_read_only_places_are_no_obstacle():
 
 
 def test_a_watched_module_keeps_its_own_loader(tmp_path):
-    """Its import is observed once, and a failing one is watched further."""
+    """A watched module keeps its loader, and an import that fails can be repeated."""
     (tmp_path / "torch.py").write_text(
         "import os\nif 'FAIL' in os.environ: raise ImportError('no')\n"
     )
@@ -261,7 +261,7 @@ def test_a_watched_module_keeps_its_own_loader(tmp_path):
 
 
 def test_the_startup_directory_has_one_module():
-    """Whatever else is there could be imported by every program."""
+    """The directory on the path has only one module, as every program could import others."""
     modules = {path.stem for path in Path(STARTUP).iterdir() if path.name != "__pycache__"}
     assert modules == {"sitecustomize"}  # Python 2 writes its .pyc beside the source
 
@@ -281,7 +281,7 @@ run("second")
 
 
 def test_the_exception_of_a_thread_is_left_and_goes_to_its_hook(tmp_path):
-    """Standard error, the hook of the program and what it is given are the same."""
+    """The exception of a thread is recorded without a change of its output and its hook."""
     with_it = start(THREADS, environ={"TRAINVITALS_FAILURES": str(tmp_path)})
     without = start(THREADS, environ={"TRAINVITALS_AUTOLOG": "0"})
     assert (with_it.stdout, with_it.stderr) == (without.stdout, without.stderr)
@@ -292,6 +292,6 @@ def test_the_exception_of_a_thread_is_left_and_goes_to_its_hook(tmp_path):
 
 
 def test_a_thread_that_fails_is_no_obstacle_where_nothing_can_be_left(tmp_path):
-    """The directory may be gone."""
+    """If the directory of failures does not exist, the output of the program is the same."""
     done = start(THREADS, environ={"TRAINVITALS_FAILURES": str(tmp_path / "gone")})
     assert done.stderr == start(THREADS, environ={"TRAINVITALS_AUTOLOG": "0"}).stderr

@@ -1,4 +1,4 @@
-"""The alerts that fire, of a Prometheus that answers late, or not at all."""
+"""Tests of the firing alerts of a Prometheus server that answers late or not at all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from trainvitals.sources.prometheus import ActiveAlert, Prometheus
 
 
 def alert(name, severity="warning", state="firing", summary="It is so", **labels):
-    """Return one alert."""
+    """Return an active alert."""
     labels = {"alertname": name, "severity": severity, **labels}
     return ActiveAlert(labels, {"summary": summary}, state, "2023-11-15T12:00:00.123456789Z")
 
 
 def test_what_fires_is_read():
-    """Its name, how bad it is, what it is about, since when."""
+    """A firing alert is read with its name, severity, subject, summary and start time."""
     active = [alert("GPUHighTemperature", "critical", instance="ada", kind="gpu", device="3")]
     assert select_alerts(active, "ada") == (
         Alert("GPUHighTemperature", "critical", "gpu3", "It is so", 1_700_049_600.0),
@@ -32,7 +32,10 @@ def test_what_fires_is_read():
 
 
 def test_this_machine_comes_first_then_the_worst():
-    """Alerts of other machines have their names, and come last."""
+    """Alerts are sorted by machine, this machine first, and then by severity.
+
+    The subject of another machine's alert names the machine.
+    """
     active = [
         alert("A", "info", instance="ada"),
         alert("B", "critical", instance="bob:9200", run="llama"),
@@ -44,12 +47,12 @@ def test_this_machine_comes_first_then_the_worst():
 
 
 def test_what_only_proves_that_the_way_is_open_is_left_out():
-    """A watchdog always fires; what is pending does not yet."""
+    """Alerts without a known severity, such as a watchdog, and pending alerts are left out."""
     assert select_alerts([alert("Watchdog", "none"), alert("P", state="pending")], "a") == ()
 
 
 class Source:
-    """Answers when a test lets it, and counts the questions."""
+    """A source of alerts that answers when a test permits it, and counts the queries."""
 
     def __init__(self):
         self.now = 1000.0
@@ -66,7 +69,7 @@ class Source:
         return self.answer
 
     def settle(self):
-        """Let it answer, and wait until it has."""
+        """Permit an answer, and wait until the query has ended."""
         self.may_answer.set()
         for thread in threading.enumerate():
             if thread.name == "alerts":
@@ -75,7 +78,7 @@ class Source:
 
 
 def test_looking_never_waits():
-    """The first look knows nothing, the next one has what was answered meanwhile."""
+    """The first call starts a query and returns at once, and a later call returns the answer."""
     source = Source()
     assert source.alerts.latest() == (None, NOT_ASKED_YET)
     assert source.alerts.latest() == (None, NOT_ASKED_YET)
@@ -86,7 +89,7 @@ def test_looking_never_waits():
 
 
 def test_it_is_asked_every_five_seconds_while_somebody_looks():
-    """Fifty looks within them ask once."""
+    """Fifty calls within five seconds start one query, and a later call starts another query."""
     source = Source()
     for _ in range(50):
         source.alerts.latest()
@@ -101,7 +104,7 @@ def test_it_is_asked_every_five_seconds_while_somebody_looks():
 
 
 def test_what_fired_is_shown_for_half_a_minute_without_an_answer():
-    """Then it is not known any more, and the reason is told."""
+    """After half a minute without an answer, the alerts are unknown and the reason is returned."""
     source = Source()
     source.alerts.latest()
     source.settle()
@@ -116,7 +119,7 @@ def test_what_fired_is_shown_for_half_a_minute_without_an_answer():
 
 
 def test_a_look_that_may_wait_gets_the_first_answer():
-    """Also the first one after a pause; the next ones have an answer and need not wait."""
+    """A call that may wait returns the first answer, also after a long pause."""
     source = Source()
     threading.Timer(0.05, source.may_answer.set).start()
     alerts, trouble = source.alerts.latest(wait_seconds=30)
@@ -127,7 +130,7 @@ def test_a_look_that_may_wait_gets_the_first_answer():
 
 
 def test_a_look_waits_no_longer_than_it_may_and_not_again_after_a_failure():
-    """A Prometheus that does not answer delays one look, not all of them."""
+    """A call waits for a limited time, and does not wait if the last query failed recently."""
     source = Source()
     assert source.alerts.latest(wait_seconds=0.05) == (None, NOT_ASKED_YET)
     source.answer = SourceError("it does not answer")
@@ -139,7 +142,7 @@ def test_a_look_waits_no_longer_than_it_may_and_not_again_after_a_failure():
 
 
 def test_credentials_are_read_for_each_query(tmp_path, monkeypatch):
-    """A changed file counts at the next query; one that is gone is the reason why it failed."""
+    """A changed credentials file is used for the next query, and a missing file makes it fail."""
     path = tmp_path / "login"
     path.write_text("ann:one")
     monkeypatch.setenv("TRAINVITALS_PROMETHEUS_LOGIN_FILE", str(path))

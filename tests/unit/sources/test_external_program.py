@@ -1,4 +1,4 @@
-"""Other programs, run to their end or stopped."""
+"""Tests of running and stopping other programs."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ from trainvitals.sources import external_program
 
 
 def test_output_and_exit_code_are_returned_as_text(tmp_path):
-    """Bytes that are not UTF-8 are replaced; there is no input to wait for."""
+    """Bytes that are not UTF-8 are replaced, and the standard input of the program is empty."""
     code = (
         "import os, sys; sys.stdin.read(); os.write(1, b'a\\xff'); sys.exit(os.environ['X'] == '3')"
     )
@@ -21,7 +21,7 @@ def test_output_and_exit_code_are_returned_as_text(tmp_path):
 
 
 def test_a_program_that_takes_too_long_is_killed():
-    """The caller gets the exception of subprocess."""
+    """A timeout raises `subprocess.TimeoutExpired`."""
     with pytest.raises(subprocess.TimeoutExpired):
         external_program.run(
             (sys.executable, "-c", "import time; time.sleep(60)"), timeout_seconds=0.3
@@ -29,7 +29,7 @@ def test_a_program_that_takes_too_long_is_killed():
 
 
 def test_a_program_that_ignores_sigterm_is_killed():
-    """After the timeout, and its exit code is that of SIGKILL."""
+    """A program that ignores SIGTERM is killed after the timeout, with the exit code of SIGKILL."""
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"
         "time.sleep(60)"
@@ -50,7 +50,7 @@ def test_a_program_that_ignores_sigterm_is_killed():
     ],
 )
 def test_versions_in_texts(text, version):
-    """A version is the first two numbers with a dot between."""
+    """A version consists of the first two numbers that are separated by a dot."""
     assert external_program.parse_version(text) == version
 
 

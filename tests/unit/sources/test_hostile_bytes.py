@@ -1,4 +1,4 @@
-"""Whatever stands in the files, a source gives a reading or says what is wrong."""
+"""Tests that sources handle files with arbitrary content."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from trainvitals.sources.host.process import ProcessSource
 
 
 class Source(Protocol):
-    """What all sources but one have in common."""
+    """The methods of a source that reads without arguments."""
 
     def read(self) -> object:
-        """Read the world."""
+        """Read the source."""
         ...
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         ...
 
 
 class Filesystems:
-    """The file systems, read without patience."""
+    """The source of file systems, read without waiting."""
 
     def __init__(self, roots: Roots) -> None:
         self.source = FilesystemSource(roots=roots)
 
     def read(self) -> object:
-        """Read, waiting for none that hangs."""
+        """Read without waiting for a file system that hangs."""
         return self.source.read(0.0)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.source.close()
 
 
@@ -55,7 +55,7 @@ Make = Callable[[Roots], Source]
 
 
 def make_reader(roots: Roots) -> Source:
-    """Make a source whose one child is spoiled."""
+    """Return a source of processes that has one child process, whose file is modified."""
     return ProcessSource(procfs=roots.procfs, children=lambda: (4300,))
 
 
@@ -97,7 +97,7 @@ BYTES = (
 
 @st.composite
 def spoiled(draw: st.DrawFn, good: bytes) -> bytes:
-    """Draw bytes of any kind, or the good ones with a part replaced."""
+    """Draw arbitrary bytes, or the valid content with a part replaced."""
     if draw(st.integers(0, 4)) == 0:
         return draw(st.binary(max_size=300))
     start = draw(st.integers(0, len(good)))
@@ -107,7 +107,7 @@ def spoiled(draw: st.DrawFn, good: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the fake machine that the examples spoil."""
+    """A copy of the simulated machine, whose files are modified by the test."""
     return Path(shutil.copytree(MACHINE, tmp_path_factory.mktemp("hostile") / "machine"))
 
 
@@ -115,7 +115,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("path", "make"), SOURCES, ids=[f"{i}-{path}" for i, (path, _) in enumerate(SOURCES)]
 )
 def test_nothing_but_a_source_error_is_raised(machine: Path, path: str, make: Make):
-    """Arbitrary bytes are read or refused with one line that names the file."""
+    """Arbitrary content is read, or raises a `SourceError` whose one line names the file."""
     roots = Roots(procfs=machine / "proc", sysfs=machine / "sys")
     good = (MACHINE / path).read_bytes()
 

@@ -1,4 +1,4 @@
-"""Requests with a deadline and a limit, which follow no redirect."""
+"""Tests of HTTP requests that have a deadline and a size limit and follow no redirect."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from trainvitals.stack.programs import find_free_ports
 
 @contextmanager
 def serve(status=200, body=b"well", pause_seconds=0.0, **headers):
-    """Serve one answer, its bytes with pauses between, and yield the port."""
+    """Serve one response, with a pause after each byte, and yield the port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -37,7 +37,7 @@ def serve(status=200, body=b"well", pause_seconds=0.0, **headers):
 
 
 def test_a_page_is_fetched_where_the_status_is_200():
-    """Else, and where nothing listens, it is None."""
+    """A page with another status, or on a port where nothing listens, is None."""
     with serve() as port:
         assert fetch_page(port, "/") == b"well"
     with serve(status=503) as port:
@@ -46,7 +46,7 @@ def test_a_page_is_fetched_where_the_status_is_200():
 
 
 def test_no_redirect_is_followed():
-    """It is an error like any other status, and a token does not reach another server."""
+    """A redirect is an error, so that a token is not sent to another server."""
     with serve() as other, serve(status=302, Location=f"http://127.0.0.1:{other}/") as port:
         with pytest.raises(urllib.error.HTTPError, match="302"):
             build_opener(uses_proxy=False).open(f"http://127.0.0.1:{port}/")
@@ -54,7 +54,7 @@ def test_no_redirect_is_followed():
 
 
 def test_a_body_that_trickles_ends_at_the_deadline():
-    """Each byte comes within the timeout of the socket."""
+    """A response has a deadline, even if each byte arrives within the timeout of the socket."""
     with serve(body=b"slow" * 100, pause_seconds=0.05) as port:
         started = time.monotonic()
         assert fetch_page(port, "/", timeout_seconds=0.3) is None
@@ -62,7 +62,7 @@ def test_a_body_that_trickles_ends_at_the_deadline():
 
 
 def test_a_body_has_a_largest_size():
-    """What is exactly as large passes."""
+    """A body of exactly the largest allowed size is accepted, and a larger body is refused."""
     opener = build_opener(uses_proxy=False)
     with serve(body=b"12345") as port:
         for most_bytes in (5, 4):

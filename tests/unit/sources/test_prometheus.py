@@ -1,4 +1,4 @@
-"""The client of Prometheus: what answers, refuses, is something else, or is not there."""
+"""Tests of the Prometheus client, with valid, refused, malformed and missing responses."""
 
 import base64
 import json
@@ -28,15 +28,15 @@ EMPTY = b'{"data":{"result":[]}}'
 
 
 class Stub(BaseHTTPRequestHandler):
-    """Answers as a test sets it, and keeps what it was asked."""
+    """A request handler that sends the response that a test has set, and records the requests."""
 
     def do_GET(self):
-        """Answer."""
+        """Record the request and send the response."""
         self.server.seen.append((self.path, dict(self.headers)))
         self._answer()
 
     def do_POST(self):
-        """Answer."""
+        """Record the request with its body and send the response."""
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.server.seen.append((f"{self.path}?{body}", dict(self.headers)))
         self._answer()
@@ -52,14 +52,14 @@ class Stub(BaseHTTPRequestHandler):
             time.sleep(0.05 if isinstance(body, list) else 0)
 
     def log_message(self, *_):
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def stub():
-    """Return a server whose `answer` the test sets."""
+    """Return a server whose response (`answer`) the test sets."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
-    server.handle_error = lambda *_: None  # a client that hangs up is no error here
+    server.handle_error = lambda *_: None  # A client that closes the connection early is no error.
     server.seen = []
     server.answer = (200, {}, EMPTY)
     server.url = f"http://127.0.0.1:{server.server_port}"
@@ -71,18 +71,18 @@ def stub():
 
 
 def answer(stub, body, code=200, **headers):
-    """Return a Prometheus that answers so."""
+    """Return a client of the server, which sends the given response."""
     stub.answer = (code, headers, body)
     return find_prometheus(stub.url)
 
 
 def write(**data):
-    """Return a successful answer of the API."""
+    """Return a successful response of the API."""
     return json.dumps({"status": "success", "data": data}).encode()
 
 
 def test_a_vector_is_read(stub):
-    """Labels and values are those of the answer, NaN and infinity included."""
+    """An instant query returns the labels and values of the response, including infinite values."""
     body = b'{"data":{"result":[{"metric":{"a":"b"},"value":[7,"+Inf"]}]}}'
     (series,) = answer(stub, body).query("up", 7)
     assert series.labels == {"a": "b"}
@@ -91,7 +91,7 @@ def test_a_vector_is_read(stub):
 
 
 def test_a_matrix_is_read(stub):
-    """Begin, end and step are sent, and every point is returned, the oldest first."""
+    """A range query sends the start, end and step, and returns all points, the oldest first."""
     body = b'{"data":{"result":[{"metric":{},"values":[[60,"1"],[120,"2.5"]]}]}}'
     (series,) = answer(stub, body).query_range("up > 0", 60, 120, 60)
     assert series.points == ((60.0, 1.0), (120.0, 2.5))
@@ -102,7 +102,7 @@ def test_a_matrix_is_read(stub):
 
 
 def test_the_state_of_prometheus_is_read(stub):
-    """Targets, rules, alerts and Alertmanagers have the fields of Prometheus 2.42."""
+    """Targets, rules, alerts and Alertmanagers are read from responses of Prometheus 2.42."""
     stub.answer = (200, {}, write(
         activeTargets=[{"scrapePool": "trainvitals", "scrapeUrl": "http://a:9200/metrics",
                         "health": "down", "lastError": "connection refused"}],
@@ -145,7 +145,7 @@ def test_the_state_of_prometheus_is_read(stub):
     ],
 )
 def test_what_is_no_prometheus_is_said_to_be_none(stub, code, body, words):
-    """The message says what answered, and what to do."""
+    """The error describes the response, and the message for credentials names the remedy."""
     with pytest.raises(PrometheusError, match=words):
         answer(stub, body, code).query("up")
 
@@ -161,7 +161,7 @@ def test_what_is_no_prometheus_is_said_to_be_none(stub, code, body, words):
     ],
 )
 def test_an_answer_of_another_form_is_refused(stub, data):
-    """It is an error of the query, not a traceback."""
+    """A response that is not the result of a query raises a `QueryError`."""
     with pytest.raises(QueryError, match="its answer is not that of a query"):
         answer(stub, b'{"data":' + data + b"}").query("up")
 
@@ -175,7 +175,7 @@ def test_an_answer_of_another_form_is_refused(stub, data):
     )
 )  # fmt: skip
 def test_no_answer_raises_anything_but_an_error_of_prometheus(value):
-    """Whatever stands where alerts, rules, targets or Alertmanagers should."""
+    """A response with arbitrary values raises no exception other than `PrometheusError`."""
 
     class Canned(Prometheus):
         def _fetch(self, _path, _body):
@@ -194,7 +194,7 @@ def test_no_answer_raises_anything_but_an_error_of_prometheus(value):
 
 
 def test_a_complaint_of_prometheus_is_passed_on(stub):
-    """In one line, without escape codes, and of 300 characters at most."""
+    """An error message of Prometheus becomes one line of 300 characters without escape codes."""
     with pytest.raises(QueryError) as raised:
         answer(stub, b'{"error":"too\\nmany\\u001b[31m ' + b"x" * 1000 + b'"}', 422).query("up")
     assert str(raised.value).startswith("too many xxx")
@@ -202,14 +202,14 @@ def test_a_complaint_of_prometheus_is_passed_on(stub):
 
 
 def test_an_answer_without_end_is_not_read_to_the_end(stub):
-    """One that is larger than the limit is an error of the query."""
+    """A response that is larger than the limit raises a `QueryError`."""
     stub.answer = (200, {}, b"x" * 3_000_001)
     with pytest.raises(QueryError, match=r"the answer is larger than 2\.9 MiB"):
         find_prometheus(stub.url, most_bytes=3_000_000).query("up")
 
 
 def test_an_answer_that_trickles_in_is_not_waited_for(stub):
-    """The limit of time is for the whole answer, not for each piece of it."""
+    """The timeout applies to the whole response, not to each of its parts."""
     stub.answer = (200, {}, [b" "] * 100)
     begin = time.monotonic()
     with pytest.raises(PrometheusError, match=r"no answer from http://127.* within 200ms"):
@@ -218,7 +218,7 @@ def test_an_answer_that_trickles_in_is_not_waited_for(stub):
 
 
 def test_a_login_goes_nowhere_else(stub, tmp_path):
-    """A redirect is not followed, so that the password is sent to the address alone."""
+    """A redirect is not followed, so the password is sent only to the configured address."""
     login = tmp_path / "login"
     login.write_text("ada:secret\n", encoding="utf-8")
     stub.answer = (302, {"Location": f"{stub.url}/elsewhere"}, b"")
@@ -230,7 +230,7 @@ def test_a_login_goes_nowhere_else(stub, tmp_path):
 
 
 def test_credentials_of_the_address_are_sent_and_never_shown(stub):
-    """As a reverse proxy wants them, below the path that the address has."""
+    """Credentials in the address are sent as a header and are never shown."""
     stub.answer = (401, {}, b"")
     host = stub.url.removeprefix("http://")
     prometheus = find_prometheus(f"http://ada:p%40ss@{host}/prometheus/")
@@ -256,7 +256,7 @@ def test_credentials_of_the_address_are_sent_and_never_shown(stub):
 def test_credentials_come_from_a_file_that_the_environment_names(
     stub, tmp_path, variable, words, header
 ):
-    """So that no command line shows them; those of the address win."""
+    """Credentials are read from a file, and credentials in the address take precedence."""
     path = tmp_path / "secret"
     path.write_text(f"{words}\n", encoding="utf-8")
     find_prometheus(stub.url, environ={variable: str(path)}).query("up")
@@ -272,7 +272,7 @@ def test_credentials_come_from_a_file_that_the_environment_names(
      "http://ada:secret@host/?a=b", "http://ada:secret@host/#a", "http://host/\x1b[31m"],
 )  # fmt: skip
 def test_an_address_that_is_none_is_refused(url):
-    """With the flag and an example, without repeating it, as it may hold a password."""
+    """The error names the flag and an example, but not the address, which may have a password."""
     with pytest.raises(
         ConfigurationError,
         match=r"^--web\.prometheus is not the address of a Prometheus; write one such as http://localhost:9090$",
@@ -281,7 +281,7 @@ def test_an_address_that_is_none_is_refused(url):
 
 
 def test_a_file_without_a_login_is_refused(tmp_path):
-    """Each file says what is wrong with it."""
+    """Each invalid credentials file is refused with a message that describes the problem."""
     empty, none = tmp_path / "empty", tmp_path / "none"
     empty.write_text("\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="it must hold one line of text"):
@@ -296,7 +296,7 @@ def test_a_file_without_a_login_is_refused(tmp_path):
 
 
 def test_no_answer_names_the_address_and_the_reason():
-    """A port on which nothing listens, and one that never answers."""
+    """A refused connection and a timeout are reported with the address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -311,7 +311,7 @@ def test_no_answer_names_the_address_and_the_reason():
 
 
 def test_a_proxy_is_used_only_where_it_is_wanted_and_never_for_this_machine(stub, monkeypatch):
-    """The stack's own Prometheus is not asked through a proxy that the environment names."""
+    """A proxy is used only if it is requested, and never for addresses of this machine."""
     monkeypatch.setenv("http_proxy", stub.url)
     monkeypatch.delenv("no_proxy", raising=False)
     assert find_prometheus("http://prometheus.invalid:9", uses_proxy=True).query("up") == ()

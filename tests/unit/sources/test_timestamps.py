@@ -1,4 +1,4 @@
-"""Times in text."""
+"""Tests of the parser of times in texts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from trainvitals.sources.timestamps import parse_time
     ],
 )
 def test_times_are_read_to_the_nanosecond(text: str, seconds: float | None):
-    """In any zone, with or without text behind; the engine's zero is never, and no time is none."""
+    """Times in any time zone are read; the zero time and texts without a zone are read as None."""
     assert parse_time(text) == seconds
 
 
 @given(st.text())
 def test_any_text_is_a_time_or_none(text: str):
-    """Nothing is raised."""
+    """Parsing arbitrary text raises no exception."""
     parse_time(text)

@@ -1,4 +1,4 @@
-"""What the tests of the stack share."""
+"""Fixtures of the tests of the stack."""
 
 import os
 import re
@@ -24,7 +24,7 @@ SERVE = (sys.executable, "-m", "trainvitals", "serve")
 
 @pytest.fixture(scope="session")
 def new_settings():
-    """Return a function that makes settings on free ports with the stand-in exporter."""
+    """Return a function that creates settings with free ports and the stand-in exporter."""
 
     def make(state_dir, **variables):
         exporter, prometheus, alertmanager, grafana = find_free_ports(4)
@@ -43,7 +43,7 @@ def new_settings():
 
 @pytest.fixture(scope="session")
 def programs(prometheus, alertmanager, amtool):
-    """Return a function that finds the real programs, and no Grafana."""
+    """Return a function that finds the installed programs, and no Grafana."""
 
     def find(name):
         found = {
@@ -60,9 +60,10 @@ def programs(prometheus, alertmanager, amtool):
 
 @pytest.fixture(scope="session")
 def quick_files(tmp_path_factory):
-    """Return a function that finds the shipped files, which in long tests are what they are.
+    """Return a function that finds the shipped files, or in short tests a copy of the files.
 
-    In all others Prometheus scrapes and judges every second, and Alertmanager waits as long.
+    The copy has intervals and timeouts of Prometheus and a group wait of Alertmanager of one
+    second.
     """
     if os.environ.get("TRAINVITALS_TEST_LONG"):
         return find_shipped
@@ -79,7 +80,7 @@ def quick_files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def quick_up(programs, quick_files):
-    """Return a function that brings a stack with the real programs up."""
+    """Return a function that starts a stack with the installed programs."""
 
     def bring(settings, **changed):
         bring_up(settings, **{"find": programs, "shipped": quick_files, **changed})
@@ -89,14 +90,14 @@ def quick_up(programs, quick_files):
 
 @dataclass(frozen=True)
 class Stack:
-    """A whole stack that runs.
+    """A running stack.
 
     Attributes:
-        settings: Its settings.
-        find: What found its programs.
-        told: What `up` said.
-        run_dir: Where its exporter looks for training runs.
-        receiver: Where its alerts go.
+        settings: The settings of the stack.
+        find: The function that found the programs of the stack.
+        told: The lines that `up` reported.
+        run_dir: The run directory of the stack's exporter.
+        receiver: The receiver of the stack's alerts.
     """
 
     settings: Settings
@@ -108,7 +109,7 @@ class Stack:
 
 @pytest.fixture(scope="session")
 def stack(new_settings, programs, quick_up, tmp_path_factory):
-    """Yield a whole stack with the real exporter, a stand-in Grafana, and a webhook for alerts."""
+    """Yield a running stack with the real exporter, a stand-in Grafana and a receiver of alerts."""
     place, told = tmp_path_factory.mktemp("whole"), []
     grafana = place / "grafana-server"
     grafana.write_text(f"#!{sys.executable}\n{STAND_IN_GRAFANA.read_text()}")
@@ -129,7 +130,7 @@ def stack(new_settings, programs, quick_up, tmp_path_factory):
 
 @pytest.fixture
 def settings(new_settings, tmp_path):
-    """Yield settings whose stack is taken down after the test."""
+    """Yield settings whose stack is stopped after the test."""
     settings = new_settings(tmp_path / "state")
     yield settings
     take_down(settings, report=print)

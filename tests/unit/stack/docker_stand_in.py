@@ -1,4 +1,4 @@
-"""A `docker` command that says what a test has written down."""
+"""A stand-in for the `docker` command that prints the output that a test has specified."""
 
 import json
 import os
@@ -16,13 +16,13 @@ WORKING = {
 
 
 def install_docker(directory, answers, *, failures=(), slow=()):
-    """Put a `docker` into a directory and give an environment that finds it.
+    """Install the stand-in for `docker`, and return an environment in which it is found.
 
     Args:
-        directory: Where it goes.
-        answers: What it prints for arguments that match a pattern.
-        failures: The patterns for which it prints that to standard error and fails.
-        slow: The patterns after which it takes ten seconds to end.
+        directory: The directory in which `docker` is installed.
+        answers: The output for each pattern that the arguments of a call may match.
+        failures: The patterns for which the output goes to standard error and the call fails.
+        slow: The patterns for which the call ends only after ten seconds.
     """
     lines = [
         [

@@ -1,4 +1,4 @@
-"""The account of the programs that root starts."""
+"""Tests of the account as which root runs the programs of the stack."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ ACCOUNT = Account("nobody", NOBODY, NOBODY)
 
 @pytest.fixture
 def place():
-    """Return a directory that every user may enter; pytest's own is closed."""
+    """Return a directory that every user may enter, unlike the temporary directory of pytest."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
@@ -26,7 +26,7 @@ def place():
 
 @pytest.fixture
 def state_dir(place):
-    """Return a state directory as root's `up` leaves it before the programs start."""
+    """Return a state directory in the state that `up` as root leaves before programs start."""
     state_dir = place / "state"
     for name in ("config/prometheus/targets", "config/alertmanager/templates", "secrets"):
         (state_dir / name).mkdir(parents=True)
@@ -47,7 +47,7 @@ def state_dir(place):
 
 @contextmanager
 def in_the_group_of_nobody():
-    """Leave root's groups until the end of the block."""
+    """Use the group of the user nobody instead of root's groups within the block."""
     groups = os.getgroups()
     os.setgroups(())
     os.setegid(NOBODY)
@@ -59,7 +59,7 @@ def in_the_group_of_nobody():
 
 
 def plan(state_dir):
-    """Return an exporter, a Prometheus and an Alertmanager."""
+    """Return the programs of an exporter, a Prometheus and an Alertmanager."""
     flags = (f"--config.file={state_dir}/config/prometheus/targets/trainvitals.yml",)
     return (
         Program("exporter", ("/bin/true",), 1, "/"),
@@ -69,7 +69,7 @@ def plan(state_dir):
 
 
 def drop(state_dir, programs=None, said=None):
-    """Drop root's rights in favour of nobody; give the users by program."""
+    """Let the user nobody run the programs instead of root, and return the users by program."""
     said = [] if said is None else said
     programs = programs or plan(state_dir)
     dropped = drop_root(state_dir, programs, said.append, find=lambda _: ACCOUNT)
@@ -77,7 +77,7 @@ def drop(state_dir, programs=None, said=None):
 
 
 def test_the_supervisor_is_told_the_user(tmp_path):
-    """A program with a user is started as that user; the state knows it after a restart of `up`."""
+    """The supervisor starts a program as the program's user, which is saved in the state."""
     programs = (Program("a", ("x",), 1, "/", user="nobody"), Program("b", ("y",), 2, "/"))
     config = render_config(programs)
     assert config.count("\nuser=") == 1
@@ -87,7 +87,7 @@ def test_the_supervisor_is_told_the_user(tmp_path):
 
 
 def test_without_root_nothing_changes(tmp_path):
-    """Everything runs as whoever called `up`."""
+    """Without root, the programs run as the current user."""
     with as_nobody():
         assert find_account(tmp_path) is None
     programs = plan(tmp_path)
@@ -96,7 +96,7 @@ def test_without_root_nothing_changes(tmp_path):
 
 @ROOT_ONLY
 def test_the_account_is_the_owner_of_the_directory_or_the_first_that_exists(tmp_path):
-    """Who made the directory keeps it; otherwise the names are tried in their order."""
+    """The owner of the directory is used, or else the first name for which an account exists."""
     assert find_account(tmp_path, ("no-such-user", "daemon", "nobody")).name == "daemon"
     assert find_account(tmp_path, ("no-such-user",)) is None
     os.chown(tmp_path, 1, 1)
@@ -105,7 +105,7 @@ def test_the_account_is_the_owner_of_the_directory_or_the_first_that_exists(tmp_
 
 @ROOT_ONLY
 def test_all_but_the_exporter_lose_root(state_dir):
-    """Only the exporter reads what is root's."""
+    """Only the exporter runs as root, because it reads files that only root may read."""
     said = []
     assert drop(state_dir, said=said) == {
         "exporter": "",
@@ -117,7 +117,7 @@ def test_all_but_the_exporter_lose_root(state_dir):
 
 @ROOT_ONLY
 def test_the_account_reads_its_secrets_and_writes_its_data_alone(state_dir):
-    """Secrets are its own, 0600, in directories that stay root's; nothing is for anybody else."""
+    """Secrets belong to the account and are closed to others; their directories belong to root."""
     drop(state_dir)
     with in_the_group_of_nobody(), as_nobody():
         for name in ("config/alertmanager/alertmanager.yml", "secrets/grafana_admin_password"):
@@ -137,7 +137,10 @@ def test_the_account_reads_its_secrets_and_writes_its_data_alone(state_dir):
 
 @ROOT_ONLY
 def test_data_of_an_earlier_start_as_root_are_given(state_dir, place):
-    """Files that root wrote change their owner; links, and files that lie elsewhere too, do not."""
+    """Data of an earlier start as root gets the account as its owner.
+
+    The targets of links and files with a second hard link keep their owner.
+    """
     data = state_dir / "prometheus"
     (data / "chunks").mkdir(parents=True)
     (data / "chunks/1").touch()
@@ -152,7 +155,7 @@ def test_data_of_an_earlier_start_as_root_are_given(state_dir, place):
 
 @ROOT_ONLY
 def test_below_a_closed_directory_nothing_changes(state_dir, place):
-    """Nobody can work below /root: everything runs as before, and a line for each says why."""
+    """If a parent directory is closed, the programs run as root, and lines report the reason."""
     place.chmod(0o700)
     said = []
     assert set(drop(state_dir, said=said).values()) == {""}
@@ -166,7 +169,7 @@ def test_below_a_closed_directory_nothing_changes(state_dir, place):
 
 @ROOT_ONLY
 def test_a_program_that_cannot_be_read_keeps_root(state_dir, place):
-    """So do its rules, which are a link beside its configuration."""
+    """A program runs as root if the account cannot read its executable or its rules."""
     closed = place / "closed"
     closed.mkdir(mode=0o700)
     exporter, prometheus, _ = plan(state_dir)

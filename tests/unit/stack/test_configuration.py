@@ -1,4 +1,4 @@
-"""What the programs are configured with: Prometheus' targets and Grafana's password."""
+"""Tests of the configuration of Prometheus and of Grafana's password."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ ADDRESSES = {
 
 
 def write(directory, addresses=None, machine="ada-1"):
-    """Write the configuration of a machine and give its path."""
+    """Write the configuration of a machine and return its path."""
     return write_prometheus_config(
         directory,
         shipped=find_shipped("prometheus"),
@@ -32,7 +32,7 @@ def write(directory, addresses=None, machine="ada-1"):
 
 
 def check(promtool, config):
-    """Run promtool over a configuration and give its output."""
+    """Check a configuration with promtool and return the output."""
     result = subprocess.run(
         (promtool, "check", "config", config), capture_output=True, text=True, check=False
     )
@@ -41,12 +41,12 @@ def check(promtool, config):
 
 
 def test_shipped_configuration_is_valid(promtool):
-    """Promtool accepts the shipped prometheus.yml with its rules."""
+    """`promtool` accepts the shipped `prometheus.yml` with its rules."""
     assert "SUCCESS" in check(promtool, find_shipped("prometheus") / "prometheus.yml")
 
 
 def test_written_configuration_is_the_shipped_one(promtool, tmp_path):
-    """It leads to the shipped file and finds every shipped rule file."""
+    """The written configuration is a link to the shipped file, with all shipped rule files."""
     config = write(tmp_path)
     shipped = find_shipped("prometheus")
     assert config.resolve() == shipped / "prometheus.yml"
@@ -55,7 +55,7 @@ def test_written_configuration_is_the_shipped_one(promtool, tmp_path):
 
 
 def test_targets_carry_the_ports_and_the_machine(tmp_path):
-    """Each job has one target, and alerts will call the machine by its name."""
+    """Each job has one target, and its label `instance` is the name of the machine."""
     write(tmp_path, machine='ada "1": {x}')
     for job, address in ADDRESSES.items():
         targets = yaml.safe_load((tmp_path / f"targets/{job}.yml").read_text())
@@ -63,14 +63,14 @@ def test_targets_carry_the_ports_and_the_machine(tmp_path):
 
 
 def test_files_are_private(tmp_path):
-    """No other user reads which machines there are."""
+    """The files with the targets are closed to other users."""
     write(tmp_path / "a")
     assert (tmp_path / "a/targets").stat().st_mode & 0o077 == 0
     assert (tmp_path / "a/targets/trainvitals.yml").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_a_person_added_stays(tmp_path):
-    """Targets of other machines and a prometheus.yml in the place of the link are left alone."""
+    """Added target files and a user's own `prometheus.yml` are kept."""
     write(tmp_path)
     others = tmp_path / "targets/trainvitals-others.yml"
     others.write_text("- targets: ['gpu-02:9200']\n")
@@ -81,7 +81,7 @@ def test_what_a_person_added_stays(tmp_path):
 
 
 def test_unchanged_targets_are_not_written_again(tmp_path):
-    """Prometheus reads nothing again when nothing changed."""
+    """Unchanged target files are not written again, so Prometheus does not reload them."""
     write(tmp_path)
     before = (tmp_path / "targets/trainvitals.yml").stat().st_ino
     write(tmp_path)
@@ -91,7 +91,7 @@ def test_unchanged_targets_are_not_written_again(tmp_path):
 
 
 def test_job_that_is_no_longer_there_has_no_targets(tmp_path):
-    """Without an Alertmanager its targets of an earlier start are taken away."""
+    """The targets of a program that the stack no longer has are removed."""
     write(tmp_path)
     write(tmp_path, {"trainvitals": "127.0.0.1:9300", "prometheus": "127.0.0.1:9301"})
     assert sorted(path.name for path in (tmp_path / "targets").iterdir()) == [
@@ -101,27 +101,27 @@ def test_job_that_is_no_longer_there_has_no_targets(tmp_path):
 
 
 def test_link_follows_a_moved_installation(tmp_path):
-    """A link into an installation that has moved is made again."""
+    """A link to an installation that was moved is replaced."""
     (tmp_path / "rules").symlink_to("/nowhere/rules")
     write(tmp_path)
     assert (tmp_path / "rules").resolve() == find_shipped("prometheus") / "rules"
 
 
 def test_directory_that_cannot_be_written(tmp_path):
-    """A file in its place is named in one line."""
+    """The error names the file that is in the place of the directory."""
     (tmp_path / "config").touch()
     with pytest.raises(StackError, match=r"cannot write .*config.*; choose another"):
         write(tmp_path / "config")
 
 
 def test_name_of_the_machine():
-    """HOST_NAME is its name where it is set."""
+    """The machine is named by `HOST_NAME` if it is set, and otherwise has a default name."""
     assert name_machine({"HOST_NAME": "ada-1"}) == "ada-1"
     assert name_machine({})
 
 
 def test_password_is_made_up_and_told_once(tmp_path):
-    """The first call makes a password up, keeps it for the owner alone and tells it; no other does."""
+    """Only the first call generates a password, saves it in a private file and reports it."""
     told = []
     path = ensure_admin_password(tmp_path, {}, report=told.append)
     password = path.read_text()
@@ -135,13 +135,13 @@ def test_password_is_made_up_and_told_once(tmp_path):
 
 
 def test_two_machines_have_two_passwords(tmp_path):
-    """No password is known beforehand."""
+    """Each machine has a different password."""
     one = ensure_admin_password(tmp_path / "1", {}, report=print).read_text()
     assert ensure_admin_password(tmp_path / "2", {}, report=print).read_text() != one
 
 
 def test_given_password_is_kept_and_not_told(tmp_path):
-    """GRAFANA_ADMIN_PASSWORD replaces what was there and is printed nowhere."""
+    """`GRAFANA_ADMIN_PASSWORD` replaces the saved password and is not reported."""
     told = []
     ensure_admin_password(tmp_path, {}, report=print)
     variables = {"GRAFANA_ADMIN_PASSWORD": "gaudi3admin"}

@@ -1,4 +1,4 @@
-"""What containers are given to read."""
+"""Tests of the files that are mounted into containers."""
 
 import os
 
@@ -23,7 +23,7 @@ def mode(path):
 
 @pytest.fixture
 def config(tmp_path):
-    """Return a configuration with a template beside it."""
+    """Return an Alertmanager configuration with a template beside it."""
     path = tmp_path / "config/alertmanager/alertmanager.yml"
     (path.parent / "templates").mkdir(parents=True)
     path.write_text("one")
@@ -32,7 +32,7 @@ def config(tmp_path):
 
 
 def test_targets_are_the_services_under_the_machines_name(tmp_path):
-    """Anyone may read them, and a file that a person adds stays."""
+    """The target files are readable for all users, and files that a user adds are kept."""
     share_targets(tmp_path, machine="ada-1")
     folder = tmp_path / "config/compose/targets"
     written = (folder / "trainvitals.yml").read_text()
@@ -58,7 +58,7 @@ def test_targets_are_the_services_under_the_machines_name(tmp_path):
     ],
 )
 def test_prometheus_has_the_retention_in_one_place(tmp_path, text, retention, is_in_file):
-    """In the file where it is known there, and never beside a section that a person wrote."""
+    """A given retention is in the file, unless the file has a `storage` section of its own."""
     shipped = tmp_path / "prometheus.yml"
     shipped.write_text(text)
     assert share_prometheus_config(tmp_path, shipped=shipped, retention=retention) == is_in_file
@@ -72,7 +72,7 @@ def test_prometheus_has_the_retention_in_one_place(tmp_path, text, retention, is
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_root_gives_secrets_to_the_containers_users(tmp_path, config):
-    """Alertmanager's configuration goes to 65534 and Grafana's password to 472, nobody else reads."""
+    """Root gives Alertmanager's files to the user ID 65534 and Grafana's password to 472."""
     share_alertmanager_config(tmp_path, config)
     folder = tmp_path / "config/compose/alertmanager"
     for path in (folder, folder / "alertmanager.yml", folder / "templates/a.tmpl"):
@@ -85,7 +85,7 @@ def test_root_gives_secrets_to_the_containers_users(tmp_path, config):
 
 
 def test_others_open_them_in_a_folder_that_nobody_enters(tmp_path, config, monkeypatch):
-    """They cannot give files away; the folder above is closed to everybody else."""
+    """Other users make the files readable for all, in a folder that only the owner may enter."""
     monkeypatch.setattr(container_files.os, "geteuid", lambda: 1000)
     share_alertmanager_config(tmp_path, config)
     folder = tmp_path / "config/compose/alertmanager"
@@ -99,7 +99,7 @@ def test_others_open_them_in_a_folder_that_nobody_enters(tmp_path, config, monke
 
 
 def test_a_new_configuration_replaces_the_old_one(tmp_path, config):
-    """Templates that are gone go with it, and the folder that is mounted stays the same."""
+    """Templates that no longer exist are removed, and the mounted folder is not replaced."""
     assert not is_config_shared(tmp_path)
     share_alertmanager_config(tmp_path, config)
     assert is_config_shared(tmp_path)

@@ -1,4 +1,4 @@
-"""Whether the stack can run on a Docker engine here, and which way it takes."""
+"""Tests of the detection of a Docker engine and the choice between Compose and processes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -55,12 +55,12 @@ LACKS = {
 
 @pytest.fixture
 def docker(tmp_path):
-    """Return the environment of a Docker that works, with NVIDIA's runtime."""
+    """Return the environment of a working Docker with NVIDIA's runtime."""
     return install_docker(tmp_path, WORKING)
 
 
 def test_an_engine_is_found_with_its_runtimes(docker):
-    """Its socket and the runtimes that it knows are told."""
+    """The engine is found with its socket and its runtimes."""
     runtimes = frozenset({"io.containerd.runc.v2", "nvidia", "runc"})
     assert find_engine(docker) == Engine(SOCKET, runtimes)
 
@@ -70,13 +70,13 @@ def test_an_engine_is_found_with_its_runtimes(docker):
     [(pattern, *each) for pattern, cases in LACKS.items() for each in cases],
 )
 def test_what_is_missing_is_said_with_what_to_do(tmp_path, pattern, complaint, reason):
-    """No permission, no engine, no Compose: one line each."""
+    """A missing permission, engine or Compose is reported in one line with the remedy."""
     environ = install_docker(tmp_path, {**WORKING, pattern: complaint}, failures=(pattern,))
     assert find_engine(environ) == Unavailable(reason)
 
 
 def test_an_old_compose_is_refused(tmp_path):
-    """2.17 is the first that has what is asked of it."""
+    """Compose before version 2.17 is refused."""
     old = install_docker(tmp_path, {**WORKING, "compose version": "v2.16.0\n"})
     assert find_engine(old) == Unavailable("Docker Compose v2.16 is too old: install 2.17 or newer")
     enough = install_docker(tmp_path, {**WORKING, "compose version": "2.17.0\n"})
@@ -84,21 +84,21 @@ def test_an_old_compose_is_refused(tmp_path):
 
 
 def test_the_engine_of_another_machine_is_not_taken(tmp_path):
-    """There the ports and the host would be the other machine's."""
+    """An engine on another machine is not used, since the ports would be that machine's."""
     answers = {**WORKING, "context inspect": "ssh://other\n"}
     found = find_engine(install_docker(tmp_path, answers))
     assert found == Unavailable("docker uses the engine of another machine (ssh://other)")
 
 
 def test_a_machine_without_docker_is_not_told_about_it(tmp_path):
-    """Who has no docker command did not want it."""
+    """If `docker` is not installed, the reason is not reported to the user."""
     assert find_engine({"PATH": str(tmp_path)}) == Unavailable(
         "docker is not installed", is_news=False
     )
 
 
 def test_drivers_are_found_by_their_devices(tmp_path):
-    """NVIDIA's has a control device, Habana's a module or devices of its own."""
+    """The drivers of NVIDIA and Habana are found by their devices in `/dev`."""
     assert find_accelerators(tmp_path) == Accelerators(nvidia=False, gaudi=False)
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
@@ -117,13 +117,13 @@ def test_drivers_are_found_by_their_devices(tmp_path):
     ],
 )
 def test_an_override_is_taken_where_card_and_runtime_are(tmp_path, cards, runtimes, files):
-    """One without the other takes none."""
+    """An override file is used only if both the driver and the runtime exist."""
     engine = Engine(SOCKET, frozenset(runtimes))
     assert find_overrides(engine, cards, {"PATH": str(tmp_path)}) == files
 
 
 def test_the_hook_alone_hands_gpus_over_too(tmp_path):
-    """NVIDIA's hook serves `--gpus` where its runtime was never registered."""
+    """NVIDIA's hook is sufficient to pass GPUs to containers without a registered runtime."""
     hook = tmp_path / "nvidia-container-runtime-hook"
     hook.write_text("")
     hook.chmod(0o755)
@@ -133,7 +133,7 @@ def test_the_hook_alone_hands_gpus_over_too(tmp_path):
 
 
 def test_cards_that_a_container_would_not_see_are_named():
-    """What would be missing is said with what to install."""
+    """If a card cannot be passed to containers, the message names the package to install."""
     assert explain_missing_runtime(Accelerators(nvidia=False, gaudi=False), ()) is None
     assert (
         explain_missing_runtime(
@@ -150,7 +150,7 @@ def test_cards_that_a_container_would_not_see_are_named():
 
 
 def choose(settings, environ, root, way="auto"):
-    """Choose a way and give it with what was told."""
+    """Choose a way, and return it with the reported lines."""
     told = []
     return choose_way(
         replace(settings, way=way), report=told.append, environ=environ, root=root
@@ -159,18 +159,21 @@ def choose(settings, environ, root, way="auto"):
 
 @pytest.fixture
 def settings(tmp_path):
-    """Return settings that name no way."""
+    """Return settings without a way."""
     return Settings(tmp_path / "state")
 
 
 def test_compose_is_taken_where_an_engine_answers(settings, docker, tmp_path):
-    """And processes where they were asked for."""
+    """Compose is used if an engine responds, unless processes were requested."""
     assert choose(settings, docker, tmp_path) == ("compose", [])
     assert choose(settings, docker, tmp_path, "native") == ("native", [])
 
 
 def test_no_engine_means_processes_with_a_word(settings, tmp_path):
-    """Who asked for Compose is refused instead."""
+    """Without an engine, processes are used and the reason is reported.
+
+    If Compose was requested, an error is raised.
+    """
     answers = {**WORKING, "^version": "permission denied"}
     environ = install_docker(tmp_path, answers, failures=("^version",))
     way, told = choose(settings, environ, tmp_path)
@@ -183,7 +186,7 @@ def test_no_engine_means_processes_with_a_word(settings, tmp_path):
 
 
 def test_gpus_that_docker_cannot_hand_over_mean_processes(settings, tmp_path):
-    """They see what containers would not; who asks for Compose gets it all the same."""
+    """If Docker cannot pass GPUs to containers, processes are used unless Compose was requested."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
     environ = install_docker(tmp_path, {**WORKING, "^info": "runc \n"})
@@ -195,7 +198,7 @@ def test_gpus_that_docker_cannot_hand_over_mean_processes(settings, tmp_path):
 
 
 def test_a_start_that_is_refused_is_not_remembered(settings, tmp_path, monkeypatch):
-    """What follows asks the processes, as before the first start."""
+    """If a start fails, its way is not saved."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StackError, match="docker is not installed"):
         bring_up(replace(settings, way="compose"), report=print)

@@ -1,4 +1,4 @@
-"""The images of Compose, which are named by digest."""
+"""Tests of the container images of Compose, which are pinned by digest."""
 
 import os
 import re
@@ -13,20 +13,20 @@ from tests.unit.stack.docker_stand_in import install_docker
 ROOT = Path(__file__).parents[3]
 FILES = ("docker-compose.yml", "docker-compose.containers.yml", "exporter/Dockerfile")
 IMAGE = re.compile(r"([A-Z]+_IMAGE)(?::-|=)([^\s}@]+)(?:@sha256:([0-9a-f]{64}))?(?=[\s}])")
-# Tags of branches: an image is rebuilt when its system gets a fix, and `make image-digests` names it.
+# Tags of branches, whose images are rebuilt when their base system is fixed.
 BRANCHES = {"python:3.13-slim-trixie", "haproxy:3.2-alpine"}
 NEW = "sha256:" + "5" * 64
 
 
 def read_images(root):
-    """Return variable, image and digest of every image that is not built here."""
+    """Return the variable, image and digest of every image that is not built from this project."""
     found = [each for name in FILES for each in IMAGE.findall((root / name).read_text())]
     return [each for each in found if each[0] != "EXPORTER_IMAGE"]
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """Return a folder with what the script reads and writes."""
+    """Return a folder with the files that the script reads and writes."""
     for name in (*FILES, ".ci/image-digests"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -34,7 +34,7 @@ def checkout(tmp_path):
 
 
 def renew(checkout, answers):
-    """Run the script beside a stand-in for Docker."""
+    """Run the script with a stand-in for Docker."""
     directory = checkout / "bin"
     directory.mkdir()
     environ = install_docker(directory, answers)
@@ -48,19 +48,19 @@ def renew(checkout, answers):
 
 
 def test_images_of_a_version_have_a_digest():
-    """A tag that is moved changes nothing."""
+    """Every image with a version tag has a digest, so a moved tag changes nothing."""
     images = read_images(ROOT)
     assert len(images) == 6
     assert {image for _, image, digest in images if not digest} <= BRANCHES
 
 
 def test_compose_and_the_dockerfile_name_the_same_python():
-    """The image is the same whoever builds it."""
+    """Compose and the Dockerfile use the same Python image."""
     assert len({each for each in read_images(ROOT) if each[0] == "PYTHON_IMAGE"}) == 1
 
 
 def test_digests_are_renewed(checkout):
-    """All images get the digest that the registry has for their tag; nothing else changes."""
+    """All digests are replaced with the digests in the registry, and nothing else is changed."""
     before = {name: (checkout / name).read_text() for name in FILES}
     done = renew(checkout, {"^buildx imagetools inspect": NEW + "\n"})
     assert done.returncode == 0, done.stderr
@@ -74,7 +74,7 @@ def test_digests_are_renewed(checkout):
 
 @pytest.mark.parametrize("answer", ["", "<no value>\n"])
 def test_without_a_digest_nothing_changes(checkout, answer):
-    """A registry that does not know one image leaves the files as they were."""
+    """If the registry has no digest for one image, all files stay unchanged."""
     before = {name: (checkout / name).read_bytes() for name in FILES}
     answers = {"imagetools inspect .*prom/prometheus": answer, "imagetools inspect": NEW + "\n"}
     done = renew(checkout, answers)

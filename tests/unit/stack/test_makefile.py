@@ -1,4 +1,4 @@
-"""The Makefile."""
+"""Tests of the Makefile."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_help_is_the_default_and_lists_every_target():
-    """Plain `make` sets nothing up; it names every target with what it does."""
+    """`make` without a target only prints every target with its description."""
     said = subprocess.run(("make", "-C", ROOT), capture_output=True, text=True, check=True).stdout
     lines = [line.split() for line in said.splitlines() if line.startswith("make ")]
     assert {line[1] for line in lines} == {
@@ -46,7 +46,7 @@ def test_help_is_the_default_and_lists_every_target():
 
 
 def test_the_status_of_a_stopped_stack_is_no_error_of_make(tmp_path):
-    """What is wrong is said by the command, without `make: *** [monitor-status] Error 1` below it."""
+    """For a stopped stack, `make monitor-status` prints the status and no error of make."""
     said = subprocess.run(
         (
             *("make", "-C", ROOT, "monitor-status", "INSTALLED="),

@@ -1,4 +1,4 @@
-"""Which programs the stack has, and how each is started."""
+"""Tests of the plan of the stack's programs and their commands."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ NO_GRAFANA = (
 
 @pytest.fixture
 def settings(tmp_path):
-    """Return settings with the usual ports."""
+    """Return settings with the default ports."""
     return Settings(
         tmp_path / "state", exporter_command=("serve",), variables={"HOST_NAME": "ada-1"}
     )
@@ -26,13 +26,13 @@ def settings(tmp_path):
 
 @pytest.fixture
 def place(tmp_path):
-    """Return a directory for programs that are there but do nothing."""
+    """Return a directory for programs that do nothing."""
     (tmp_path / "bin").mkdir()
     return tmp_path / "bin"
 
 
 def plan(settings, place, *names, version="2.42.0"):
-    """Plan with the named programs alone; give the programs by name, and what was reported."""
+    """Plan with the named programs, and return the programs by name and the reported lines."""
     told = []
     for name in names:
         (place / name).write_text(f"#!/bin/sh\necho 'version {version}'\n")
@@ -50,7 +50,7 @@ def plan(settings, place, *names, version="2.42.0"):
 
 
 def test_machine_without_grafana(settings, place):
-    """The others run, and a line says why there is no Grafana and what is there instead."""
+    """Without Grafana, the other programs run, and one line names the reason and the live page."""
     programs, told = plan(settings, place, "prometheus", "prometheus-alertmanager")
     assert list(programs) == ["exporter", "prometheus", "alertmanager"]
     assert NO_GRAFANA in told
@@ -58,7 +58,7 @@ def test_machine_without_grafana(settings, place):
 
 
 def test_machine_without_alertmanager(settings, place):
-    """The rest runs, and it is said that alerts reach nobody; none is scraped."""
+    """Without Alertmanager, the other programs run, and alerts are reported to reach no one."""
     programs, told = plan(settings, place, "prometheus")
     assert list(programs) == ["exporter", "prometheus"]
     assert told == [
@@ -73,7 +73,7 @@ def test_machine_without_alertmanager(settings, place):
 def test_another_prometheus_is_named_where_no_command_line_shows_its_password(
     settings, place, programs
 ):
-    """It comes from `.env`, and the exporter asks it also where none runs here."""
+    """The exporter gets the address of another Prometheus as a variable, as it has a password."""
     given = {
         "TRAINVITALS_PROMETHEUS_URL": "https://ann:secret@prometheus.example.org",
         "TRAINVITALS_PROMETHEUS_LOGIN_FILE": "/etc/trainvitals/login",
@@ -85,14 +85,14 @@ def test_another_prometheus_is_named_where_no_command_line_shows_its_password(
 
 
 def test_limits_of_accelerators_reach_the_exporter(settings, place):
-    """Those of `.env` too, which the exporter does not read itself."""
+    """Limits in `.env`, which the exporter does not read itself, are passed to the exporter."""
     given = {"ACCELERATOR_MEMORY_LIMIT": "7.5GB", "ACCELERATOR_TEMPERATURE_LIMIT": "80"}
     settings = replace(settings, variables={**settings.variables, **given})
     assert plan(settings, place, "prometheus")[0]["exporter"].environment == given
 
 
 def test_machine_without_prometheus(settings, place):
-    """The exporter runs alone, whatever else there is, and nothing is configured."""
+    """Without Prometheus, only the exporter runs, and no configuration is written."""
     programs, told = plan(settings, place, "prometheus-alertmanager", "grafana-server")
     assert list(programs) == ["exporter"]
     assert told == ["no Prometheus: prometheus is not installed"]
@@ -100,7 +100,7 @@ def test_machine_without_prometheus(settings, place):
 
 
 def test_commands(settings, place):
-    """Each program is told its files, its port, and what it is to keep."""
+    """Each command has the program's files, address and retention."""
     programs, _ = plan(settings, place, "prometheus", "prometheus-alertmanager")
     state = settings.state_dir
     assert programs["exporter"].command == (
@@ -131,7 +131,7 @@ def test_commands(settings, place):
 
 
 def test_retention_is_a_matter_of_variables(settings, place):
-    """PROMETHEUS_RETENTION_TIME and PROMETHEUS_RETENTION_SIZE say what is kept."""
+    """`PROMETHEUS_RETENTION_TIME` and `PROMETHEUS_RETENTION_SIZE` determine the retention."""
     variables = {"PROMETHEUS_RETENTION_TIME": "2d", "PROMETHEUS_RETENTION_SIZE": "1GB"}
     programs, _ = plan(replace(settings, variables=variables), place, "prometheus")
     assert "--storage.tsdb.retention.time=2d" in programs["prometheus"].command
@@ -139,7 +139,7 @@ def test_retention_is_a_matter_of_variables(settings, place):
 
 
 def test_newer_prometheus_is_configured_with_the_retention(settings, place):
-    """Prometheus 3 deprecates the flags; what its file has can be changed by a reload."""
+    """The retention is in the file for Prometheus 3.11 or newer, where a reload can change it."""
     variables = {"PROMETHEUS_RETENTION_TIME": "2d"}
     settings = replace(settings, variables=variables)
     programs, _ = plan(settings, place, "prometheus", version="3.11.0")
@@ -152,14 +152,14 @@ def test_newer_prometheus_is_configured_with_the_retention(settings, place):
 
 @pytest.mark.parametrize("version", ["2.42.0", "3.10.2", "unknown"])
 def test_older_prometheus_is_told_the_retention_by_flags(settings, place, version):
-    """One before 3.11 does not know the file's, or takes it a million times as long."""
+    """Before Prometheus 3.11, the retention is set by flags, as the file does not support it."""
     programs, _ = plan(settings, place, "prometheus", version=version)
     assert "--storage.tsdb.retention.time=15d" in programs["prometheus"].command
     assert (settings.state_dir / "config/prometheus/prometheus.yml").is_symlink()
 
 
 def test_own_configuration_is_kept_with_the_flags(settings, place):
-    """A prometheus.yml that a user put there is left alone, and the retention holds with it."""
+    """A user's own `prometheus.yml` is kept, and the retention is set by flags."""
     config = settings.state_dir / "config/prometheus/prometheus.yml"
     config.parent.mkdir(parents=True)
     config.write_text("scrape_configs: []\n")
@@ -169,7 +169,7 @@ def test_own_configuration_is_kept_with_the_flags(settings, place):
 
 
 def test_another_prometheus_gets_another_configuration(settings, place):
-    """After an upgrade the file has the retention, after a return it is the link again."""
+    """After an upgrade or downgrade of Prometheus, the configuration fits its version."""
     config = settings.state_dir / "config/prometheus/prometheus.yml"
     for version, is_link in (("2.53.0", True), ("3.16.0", False), ("2.53.0", True)):
         plan(settings, place, "prometheus", version=version)
@@ -187,7 +187,7 @@ def test_another_prometheus_gets_another_configuration(settings, place):
     ],
 )
 def test_addresses(settings, place, bind_address, listens, asked, linked):
-    """What listens, where it is asked, and where a link leads follow from BIND_ADDR."""
+    """`BIND_ADDR` determines the listen addresses, the query addresses and the links."""
     programs, _ = plan(replace(settings, bind_address=bind_address), place, "prometheus")
     prometheus = programs["prometheus"]
     assert f"--web.listen-address={listens}" in prometheus.command
@@ -198,7 +198,7 @@ def test_addresses(settings, place, bind_address, listens, asked, linked):
 
 
 def test_links_lead_where_variables_say(settings, place):
-    """Behind a proxy each program is told the address that people use."""
+    """Behind a proxy, each program gets the external address from its variable."""
     variables = {
         "PROMETHEUS_EXTERNAL_URL": "https://ada/prometheus",
         "ALERTMANAGER_EXTERNAL_URL": "https://ada/alertmanager",
@@ -215,7 +215,7 @@ def test_links_lead_where_variables_say(settings, place):
 
 
 def test_grafana_of_either_name(settings, place):
-    """Newer releases have one program with a subcommand; a home beside it is told."""
+    """Either name of Grafana's program is used, with the home directory beside it if it exists."""
     programs, _ = plan(settings, place, "prometheus", "grafana")
     assert programs["grafana"].command[:2] == (str(place / "grafana"), "server")
     (place.parent / "conf").mkdir()
@@ -229,7 +229,7 @@ def test_grafana_of_either_name(settings, place):
     ("has_own", "expected"), [(False, "plugins-bundled"), (True, None)], ids=["apart", "own"]
 )
 def test_data_sources_of_an_installed_grafana(settings, tmp_path, has_own, expected):
-    """Grafana's own package keeps them apart from its home, where only its service finds them."""
+    """The plugins beside the home directory of Grafana's package are used if the home has none."""
     apart, home = tmp_path / "plugins-bundled", tmp_path / "home"
     for directory in (apart, home / "conf", home / "bin"):
         directory.mkdir(parents=True)
@@ -250,7 +250,7 @@ def test_data_sources_of_an_installed_grafana(settings, tmp_path, has_own, expec
 
 
 def test_variable_that_is_no_address_is_refused(settings, place):
-    """A receiver that cannot be stops the start before anything runs."""
+    """An invalid receiver is refused before any program starts."""
     variables = {"WEBHOOK_URL": "not a url"}
     with pytest.raises(ConfigurationError, match="WEBHOOK_URL"):
         plan(
@@ -261,7 +261,7 @@ def test_variable_that_is_no_address_is_refused(settings, place):
 
 
 def test_expected_programs_listen_where_they_would(settings):
-    """While nothing runs, the status shows where it would."""
+    """The expected programs have the addresses at which they would listen."""
     shown = expected_programs(replace(settings, alertmanager_port=9393))
     assert [(each.name, each.address) for each in shown] == [
         ("exporter", "http://127.0.0.1:9200"),

@@ -1,4 +1,4 @@
-"""The Compose project, in a checkout and out of an installed package."""
+"""Tests of the Compose project, in a checkout and from an installed package."""
 
 import os
 import shutil
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def settings(tmp_path):
-    """Return settings with ports of their own."""
+    """Return settings with other than the default ports."""
     return Settings(tmp_path / "state", 19200, 19090, alertmanager_port=19093, grafana_port=13000)
 
 
 def test_a_checkout_is_the_project(settings):
-    """Nothing is copied, and the accelerators' files come after the base."""
+    """In a checkout, the files are used in place, and accelerators' files follow the base file."""
     project = find_project(settings, ("docker-compose.nvidia.yml",), environ={"HOME": "/h"})
     assert project.directory == ROOT
     assert project.files == ("docker-compose.yml", "docker-compose.nvidia.yml")
@@ -44,7 +44,7 @@ def test_a_checkout_is_the_project(settings):
 
 
 def test_the_files_get_ports_folders_and_addresses(settings):
-    """What the environment and `.env` say reaches Compose; what is ours wins."""
+    """Compose gets the variables of the environment, of `.env` and of the stack."""
     given = {"GRAFANA_URL": "https://graphs.example", "COMPOSE_PROJECT_NAME": "lab"}
     project = find_project(replace(settings, variables=given), environ={"HOME": "/h"})
     config = settings.state_dir / "config/compose"
@@ -79,7 +79,7 @@ def test_the_files_get_ports_folders_and_addresses(settings):
     ],
 )
 def test_an_exporter_on_a_loopback_port_has_no_other_names(settings, bind, given, written):
-    """Where the port is published on 127.0.0.1 alone, the container refuses the names of web pages."""
+    """If the port is published only on a loopback address, other host names are refused."""
     variable = "TRAINVITALS_WEB_ALLOWED_HOST"
     variables = {variable: given} if given else {}
     changed = replace(settings, bind_address=bind, variables=variables)
@@ -94,13 +94,13 @@ def test_an_exporter_on_a_loopback_port_has_no_other_names(settings, bind, given
     [("0.0.0.0", "0.0.0.0"), ("*", "0.0.0.0"), ("::1", "[::1]"), ("10.0.0.7", "10.0.0.7")],
 )
 def test_an_address_is_written_as_compose_reads_it(settings, bind, written):
-    """An IPv6 address stands in brackets before a port."""
+    """An IPv6 address is written in brackets."""
     project = find_project(replace(settings, bind_address=bind), environ={})
     assert project.environment["BIND_ADDR"] == written
 
 
 def test_the_socket_is_for_the_collector_of_containers_alone(settings, tmp_path):
-    """The proxy's file comes along only where the variable is set, with the socket's group."""
+    """The file of the Docker socket proxy is used only if the container collector is enabled."""
     assert "docker-compose.containers.yml" not in find_project(settings, environ={}).files
     socket = tmp_path / "docker.sock"
     socket.touch()
@@ -112,7 +112,7 @@ def test_the_socket_is_for_the_collector_of_containers_alone(settings, tmp_path)
 
 
 def test_a_project_is_remembered_without_variables(settings):
-    """Asking and stopping need no flags, and no secret is written down."""
+    """The saved project contains its name and directory, and no secrets."""
     settings.state_dir.mkdir()
     wanting = replace(settings, variables={"SMTP_PASSWORD": "hush", "COMPOSE_PROJECT_NAME": "lab"})
     assert load_project(wanting, {}) is None
@@ -125,14 +125,14 @@ def test_a_project_is_remembered_without_variables(settings):
 
 
 def test_a_checkout_that_is_gone_leaves_the_name(settings, tmp_path):
-    """Containers are found by their labels then."""
+    """If the checkout no longer exists, containers are found by the name of the project."""
     gone = replace(find_project(settings, environ={}), directory=tmp_path / "gone")
     assert gone.words("down")[-2:] == ("trainvitals", "down")
     assert gone.docker.directory is None
 
 
 def test_a_closed_checkout_is_refused(tmp_path):
-    """The containers' users must read rules and provisioning."""
+    """Rules that the containers' users cannot read are refused."""
     for name in ("prometheus", "grafana/dashboards", "grafana/provisioning", "deploy/docker-proxy"):
         (tmp_path / name).mkdir(parents=True)
     rules = tmp_path / "prometheus/rules.yml"
@@ -146,7 +146,7 @@ def test_a_closed_checkout_is_refused(tmp_path):
 
 
 def test_an_installed_package_puts_a_project_together(tmp_path):
-    """What it carries becomes a folder like a checkout, in which edited thresholds are kept."""
+    """The files of the package are copied to a folder, in which edited thresholds are kept."""
     package = tmp_path / "site/trainvitals"
     shutil.copytree(ROOT / "exporter/trainvitals", package)
     for name in module._COPIED_FILES:
@@ -201,7 +201,7 @@ def test_an_installed_package_puts_a_project_together(tmp_path):
 def test_the_retention_is_in_the_configuration_where_the_image_knows_it(
     settings, tmp_path, version, flags, is_in_file
 ):
-    """Flags that Prometheus 3 deprecates are for an older one, and Compose replaces its default."""
+    """The retention is in the file if the image's Prometheus supports it, or else in flags."""
     environ = install_docker(tmp_path, {"^run .*--version": f"prometheus, version {version}\n"})
     changed = replace(settings, variables={"PROMETHEUS_RETENTION_TIME": "2d"})
     project = find_project(changed, environ=environ)
@@ -217,6 +217,6 @@ def test_the_retention_is_in_the_configuration_where_the_image_knows_it(
 
 
 def test_the_images_tag_is_the_version():
-    """A new release is a new image."""
+    """The tag of the exporter's image is the version of the project."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     assert services["exporter"]["image"] == f"${{EXPORTER_IMAGE:-trainvitals:{__version__}}}"

@@ -1,4 +1,4 @@
-"""What Prometheus says, read from its own answers and from broken ones."""
+"""Tests of the status that is read from Prometheus, with valid and malformed responses."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ from trainvitals.stack.prometheus import (
     read_status,
 )
 
-# As Prometheus 2.42 answers, shortened.
+# Shortened responses of Prometheus 2.42.
 TARGETS = {
     "activeTargets": [
         {
@@ -42,7 +42,7 @@ RULES = {
 
 
 def alert(name, state, **labels):
-    """Return an alert as Prometheus tells it."""
+    """Return an alert in the format of Prometheus' API."""
     labels = {"alertname": name, **labels}
     return {"labels": labels, "state": state, "activeAt": "2026-11-21T18:00:07.1Z"}
 
@@ -68,7 +68,7 @@ PAGES = {
 
 @pytest.fixture
 def serve():
-    """Yield a function that serves pages by their path and gives the port."""
+    """Yield a function that serves responses by path and returns the port."""
     servers = []
 
     def start(answer):
@@ -79,7 +79,7 @@ def serve():
                 self.wfile.write(answer(self.path))
 
             def log_message(self, *_):
-                """Keep quiet."""
+                """Log nothing."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
         servers.append(server)
@@ -93,7 +93,7 @@ def serve():
 
 
 def test_answers_are_read(serve):
-    """Targets, rules that are not healthy, and alerts, the most urgent first."""
+    """Targets, unhealthy rules and alerts are read, the most urgent alerts first."""
     port = serve(lambda path: json.dumps({"data": PAGES[path]}).encode())
     since = "2026-11-21T18:00:07.1Z"
     assert read_status(port) == PrometheusStatus(
@@ -133,5 +133,5 @@ def test_answers_are_read(serve):
     ],
 )
 def test_strange_answers_are_none(serve, page):
-    """Whatever else answers on the port is taken for no Prometheus."""
+    """If the responses are not those of Prometheus, the status is empty."""
     assert read_status(serve(lambda _: page)) == PrometheusStatus((), None, (), ())

@@ -1,4 +1,4 @@
-"""Docker's complaints in one line."""
+"""Tests of the one-line explanations of Docker's error messages."""
 
 import socket
 
@@ -8,7 +8,7 @@ from trainvitals.stack.services import explain
 
 
 def test_a_full_disk_is_named():
-    """Whatever was being done."""
+    """A full disk is named together with the action that failed."""
     said = "failed to register layer: write /usr/lib/x: no space left on device"
     assert explain(said, doing="pull prom/prometheus:v3") == (
         "cannot pull prom/prometheus:v3: Docker's disk is full; see `docker system df` and "
@@ -29,7 +29,7 @@ def test_a_full_disk_is_named():
     ],
 )
 def test_an_image_that_cannot_be_had_points_to_the_other_way(said):
-    """Where no registry can be reached the stack runs without images too."""
+    """The explanation names the variables for other images and the way without images."""
     line = explain(said, doing="pull prom/x")
     assert line.startswith("cannot pull prom/x: ")
     assert line.endswith("in .env (PROMETHEUS_IMAGE, …), or run `trainvitals up --way native`")
@@ -50,7 +50,7 @@ def test_an_image_that_cannot_be_had_points_to_the_other_way(said):
     ],
 )
 def test_a_taken_port_names_its_holder(said):
-    """It may be taken between the look and the start."""
+    """The explanation names the process that uses the port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -61,13 +61,13 @@ def test_a_taken_port_names_its_holder(said):
 
 
 def test_a_missing_runtime_is_named():
-    """The toolkit was removed after the engine learnt of it."""
+    """If a container runtime is missing, the explanation names the toolkit to reinstall."""
     said = 'could not select device driver "nvidia" with capabilities: [[gpu utility]]'
     assert "reinstall the vendor's container toolkit" in explain(said, doing="start")
 
 
 def test_anything_else_is_quoted_in_its_last_reason():
-    """Progress around it is left out."""
+    """For other errors, the last reason is quoted without the progress lines around it."""
     said = (
         " Container t-alertmanager-1  Starting\n"
         "Error response from daemon: it is tired\n"

@@ -1,4 +1,4 @@
-"""Settings of the stack."""
+"""Tests of the settings of the stack."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +15,7 @@ HOME = {"HOME": "/home/ada", "XDG_STATE_HOME": "/home/ada/state"}
 
 @pytest.fixture
 def dotenv(tmp_path):
-    """Return a function that writes a .env file."""
+    """Return a function that writes a `.env` file."""
 
     def write(text):
         path = tmp_path / ".env"
@@ -26,20 +26,20 @@ def dotenv(tmp_path):
 
 
 def test_default_ports(tmp_path):
-    """Without any setting the ports are those of the ecosystem and the state lies where XDG says."""
+    """Without settings, the default ports and the XDG state directory are used."""
     settings = read_settings(HOME, tmp_path / ".env")
     assert (settings.exporter_port, settings.prometheus_port) == (9200, 9090)
     assert settings.state_dir == Path("/home/ada/state/trainvitals")
 
 
 def test_relative_xdg_directory_is_ignored():
-    """XDG asks to ignore a relative path, so the state goes below the home directory."""
+    """A relative path is ignored, as XDG requires, so the state is below the home directory."""
     settings = read_settings({"XDG_STATE_HOME": "state"}, None)
     assert settings.state_dir == Path("~/.local/state/trainvitals").expanduser().resolve()
 
 
 def test_flag_beats_environment_beats_dotenv(dotenv):
-    """A flag wins over the environment, and the environment over the file."""
+    """A flag takes precedence over the environment, and the environment over the file."""
     path = dotenv("EXPORTER_PORT=9201\nPROMETHEUS_PORT=9091\n")
     environ = {**HOME, "EXPORTER_PORT": "9202", "PROMETHEUS_PORT": ""}
     settings = read_settings(environ, path)
@@ -67,21 +67,21 @@ def test_dotenv_forms(dotenv):
 
 
 def test_byte_order_mark_is_skipped(tmp_path):
-    """What an editor puts before the first line is no part of its key."""
+    """A byte order mark before the first line is not part of the first key."""
     path = tmp_path / ".env"
     path.write_bytes(b"\xef\xbb\xbfEXPORTER_PORT=9201\r\nHOST_NAME=gpu-01\r\n")
     assert read_dotenv(path) == {"EXPORTER_PORT": "9201", "HOST_NAME": "gpu-01"}
 
 
 def test_line_without_equals_is_refused(dotenv):
-    """A line that sets nothing is named with its file and number."""
+    """The error for a line without `=` names the file and the line number."""
     path = dotenv("A=1\nEXPORTER_PORT 9201\n")
     with pytest.raises(ConfigurationError, match=r"\.env:2: not KEY=VALUE"):
         read_dotenv(path)
 
 
 def test_unreadable_dotenv_is_refused(tmp_path):
-    """A .env that is no text file is a configuration error."""
+    """A `.env` that cannot be read as a text file raises a `ConfigurationError`."""
     (tmp_path / ".env").mkdir()
     with pytest.raises(ConfigurationError, match="cannot read"):
         read_dotenv(tmp_path / ".env")
@@ -89,7 +89,7 @@ def test_unreadable_dotenv_is_refused(tmp_path):
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "9 0", "²", "9" * 5000])
 def test_what_is_no_port_is_refused(port):
-    """The message names the setting and the range, without what may be a secret in its place."""
+    """The error names the setting and the range, but not the value, which may be a secret."""
     with pytest.raises(ConfigurationError) as refused:
         read_settings({**HOME, "EXPORTER_PORT": port}, None)
     said = "EXPORTER_PORT is not a port: set it to a number from 1 to 65535"
@@ -97,7 +97,7 @@ def test_what_is_no_port_is_refused(port):
 
 
 def test_one_port_for_two_programs_is_refused():
-    """Exporter and Prometheus cannot share a port."""
+    """Two programs with the same port are refused."""
     with pytest.raises(ConfigurationError, match="EXPORTER_PORT and PROMETHEUS_PORT are both 9090"):
         read_settings(HOME, None, exporter_port=9090)
 
@@ -110,7 +110,7 @@ VALUES = st.text(
 
 @given(values=st.dictionaries(NAMES, VALUES), quote=st.sampled_from(["", "'", '"']))
 def test_what_is_written_is_read(tmp_path_factory, values, quote):
-    """Every value comes back as it was written, with and without quotes."""
+    """Values are read as they were written, with and without quotes."""
     path = tmp_path_factory.mktemp("dotenv") / ".env"
     lines = (f"{name}={quote}{value}{quote}\n" for name, value in values.items())
     path.write_text("".join(lines), encoding="utf-8")
@@ -119,7 +119,7 @@ def test_what_is_written_is_read(tmp_path_factory, values, quote):
 
 @given(content=st.binary(max_size=60))
 def test_any_file_is_read_or_refused(tmp_path_factory, content):
-    """Whatever the file holds, reading it gives values or a configuration error."""
+    """Reading an arbitrary file raises no exception other than `ConfigurationError`."""
     path = tmp_path_factory.mktemp("dotenv") / ".env"
     path.write_bytes(content)
     with suppress(ConfigurationError):
@@ -136,7 +136,7 @@ def test_any_file_is_read_or_refused(tmp_path_factory, content):
     ],
 )
 def test_secrets_that_others_can_read_are_told(tmp_path, mode, text, exposes):
-    """A file with secrets is its owner's alone; ports may be read, and a file may be missing."""
+    """Only a file that contains secrets and that other users may read is reported."""
     path = tmp_path / ".env"
     assert not exposes_secrets(path)
     path.write_text(text)

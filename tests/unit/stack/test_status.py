@@ -1,4 +1,4 @@
-"""The status of the stack as it is shown."""
+"""Tests of the presentation of the stack's status."""
 
 import json
 from datetime import datetime, timezone
@@ -37,7 +37,7 @@ NOW = datetime(2026, 11, 21, 18, 42, 7, tzinfo=timezone.utc)
 
 
 def stack(*programs, way="native", **told):
-    """Put a status together."""
+    """Return a status of the stack."""
     return StackStatus(way, Path("/state"), programs, **told)
 
 
@@ -62,12 +62,12 @@ WHOLE = {"targets": (UP,), "rules": HEALTHY, "alertmanagers": CONNECTED}
     ],
 )
 def test_fine(status, fine):
-    """A stack is fine when all of it works and alerts find their way, whatever they say."""
+    """A stack is fine if all its parts work and are connected, even if alerts fire."""
     assert status.fine is fine
 
 
 def test_table():
-    """A person sees programs, targets, rules, what fires, and where alerts go."""
+    """The table shows programs, targets, rules, alerts and the destinations of alerts."""
     status = stack(
         EXPORTER,
         PROMETHEUS,
@@ -97,7 +97,7 @@ def test_table():
 
 
 def test_table_of_a_stack_in_trouble():
-    """What does not respond, is not scraped, not healthy or not connected is told with its reason."""
+    """The table shows which program, target, rule or connection does not work, and the reason."""
     status = stack(EXPORTER, SILENT, targets=(DOWN,), rules=BROKEN)
     assert format_table(status) == (
         "PROGRAM     STATE                PID  ADDRESS\n"
@@ -116,7 +116,7 @@ def test_table_of_a_stack_in_trouble():
 
 
 def test_table_of_a_stopped_stack():
-    """What does not run has no pid."""
+    """A program that does not run has no PID."""
     assert format_table(stack(STOPPED)) == (
         "PROGRAM     STATE    PID  ADDRESS\n"
         "prometheus  stopped  -    http://127.0.0.1:9090\n\n"
@@ -125,12 +125,12 @@ def test_table_of_a_stopped_stack():
 
 
 def test_rule_that_waits_for_its_first_evaluation():
-    """It is not healthy yet, and is told apart from one that fails."""
+    """A rule that was not evaluated yet is distinguished from a rule that fails."""
     assert "HostOOMKill: not evaluated yet" in format_table(stack(PROMETHEUS, rules=WAITING))
 
 
 def test_table_fits_a_terminal():
-    """The longest names and ports, and a long host name, need 80 columns at most."""
+    """Even long names, ports and host names need at most 80 columns."""
     long = "machine-with-a-long-name.example.org"
     alerts = (
         AlertStatus("AcceleratorRecoveryActionNeededSoon", "firing", "critical", long, "?"),
@@ -148,7 +148,7 @@ def test_table_fits_a_terminal():
 
 
 def test_files_that_are_not_understood_are_counted():
-    """Each count is a line, which names the command that says more."""
+    """Files that were not understood and flags without files are counted in a line each."""
     shown = format_table(stack(PROMETHEUS, files_not_understood=2, globs_unmatched=1))
     assert "runs           2 files not understood; see `trainvitals top`\n" in shown
     assert "               1 flag without a file; see `trainvitals top`\n" in f"{shown}\n"
@@ -156,14 +156,14 @@ def test_files_that_are_not_understood_are_counted():
 
 
 def test_many_alerts_are_counted():
-    """Twenty lines are shown, the most urgent ones, and the rest is a number."""
+    """The 20 most urgent alerts are shown, and the others are counted."""
     shown = format_table(stack(PROMETHEUS, alerts=(HOT,) * 23), now=NOW)
     assert shown.count("GPUHighTemperature") == 20
     assert shown.endswith("\nand 3 more")
 
 
 def test_json():
-    """A program reads the same fields, and whether all is fine."""
+    """The JSON output has the fields of the status, and whether the stack is fine."""
     status = stack(STOPPED, rules=BROKEN, alerts=(HOT,), notifications=("nobody",))
     assert json.loads(format_json(status)) == {
         "fine": False,
@@ -203,5 +203,5 @@ def test_json():
 
 
 def test_no_prometheus_says_nothing():
-    """Where nothing listens, there are no targets, rules, alerts and Alertmanagers."""
+    """If nothing listens on the port, the status of Prometheus is empty."""
     assert read_status(find_free_ports(1)[0]) == PrometheusStatus((), None, (), ())

@@ -1,4 +1,4 @@
-"""Files of the state directory."""
+"""Tests of writing files in the state directory."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a fi
 
 @pytest.fixture
 def mount(tmp_path):
-    """Yield a function that mounts a tmpfs with options."""
+    """Yield a function that mounts a tmpfs with the given options."""
     place = tmp_path / "mounted"
     place.mkdir()
 
@@ -33,7 +33,7 @@ def mount(tmp_path):
 
 
 def test_file_is_whole_and_private(tmp_path):
-    """The new text replaces the old one, for the owner alone, and nothing else is left."""
+    """The new text replaces the old text, only the owner may read it, and no other file is left."""
     path = tmp_path / "a.yml"
     path.write_text("old")
     path.chmod(0o644)
@@ -44,7 +44,7 @@ def test_file_is_whole_and_private(tmp_path):
 
 
 def test_leftover_of_an_earlier_write_is_no_hindrance(tmp_path):
-    """What a killed run left half written is written over, and made private."""
+    """The partial file of a killed process is overwritten and made private."""
     (tmp_path / ".a.yml.partial").write_text("half")
     (tmp_path / ".a.yml.partial").chmod(0o644)
     write_private(tmp_path / "a.yml", "new")
@@ -52,7 +52,7 @@ def test_leftover_of_an_earlier_write_is_no_hindrance(tmp_path):
 
 
 def test_link_is_replaced(tmp_path):
-    """A link that leads elsewhere is made again, and one that is right stays."""
+    """A link to another place is replaced."""
     link(tmp_path / "a", tmp_path / "b")
     link(tmp_path / "a", tmp_path / "c")
     link(tmp_path / "a", tmp_path / "c")
@@ -61,7 +61,7 @@ def test_link_is_replaced(tmp_path):
 
 @needs_root
 def test_full_disk_is_told_and_the_old_file_stays(mount):
-    """Where there is no room, one line says so, and what was there is still whole."""
+    """If the disk is full, the error names the reason, and the old file stays complete."""
     place = mount("size=64k")
     write_private(place / "a.yml", "old")
     with pytest.raises(StackError, match=r"cannot write .*: No space left on device; choose"):
@@ -72,14 +72,14 @@ def test_full_disk_is_told_and_the_old_file_stays(mount):
 
 @needs_root
 def test_read_only_file_system_is_told(mount):
-    """A directory on a read-only file system is refused in one line."""
+    """The error for a read-only file system names the path and the reason."""
     place = mount("ro")
     with pytest.raises(StackError, match=r"cannot write .*/state: Read-only file system; choose"):
         make_private(place / "state")
 
 
 def test_directory_of_another_user_is_told(tmp_path):
-    """What cannot be seen is not taken for nothing; a directory that is not there is nothing."""
+    """A directory that cannot be read raises an error; a directory that does not exist does not."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
     require_readable(tmp_path / "none")
@@ -96,7 +96,7 @@ def test_directory_of_another_user_is_told(tmp_path):
 
 
 def test_little_room_is_refused_before_anything_starts(tmp_path):
-    """The line says how much there is, how much is needed and what to do."""
+    """The error names the free space, the required space and the remedy."""
     with pytest.raises(
         StackError, match=r"[0-9.]+ [MGT]iB are free in .* 90\.9 TiB are needed: free some space"
     ):

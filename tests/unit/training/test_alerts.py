@@ -1,4 +1,4 @@
-"""Alerts: told once, when they have lasted, and cleared."""
+"""Tests of the training client's alerts."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from trainvitals.training.alerts import Alerts, Thresholds, find_alarming
 
 
 class Watch:
-    """Judges readings on a clock that it moves."""
+    """A series of readings whose time the test sets, with the alerts that result."""
 
     def __init__(self, **thresholds):
         self.seconds = 0.0
@@ -14,7 +14,7 @@ class Watch:
         self.thresholds = Thresholds(**thresholds)
 
     def see(self, *, after=1.0, is_training=True, **metrics):
-        """Return the texts of what is told, and of what is cleared."""
+        """Return the texts of the alerts that are raised and of those that are cleared."""
         self.seconds += after
         found = find_alarming(metrics, self.thresholds, is_training=is_training)
         changes = self.alerts.judge(found)
@@ -22,7 +22,7 @@ class Watch:
 
 
 def test_the_texts_are_the_published_ones():
-    """With thresholds in percent, without needless decimals."""
+    """The texts have the published form, with thresholds in percent and no unneeded decimals."""
     watch = Watch(alert_seconds=0)
     told, _ = watch.see(gpu_0_util=42.3, memory_percent=92.1, io_wait_pct=35.0, gpu_0_temp_c=85.0)
     assert told == [
@@ -53,13 +53,13 @@ def test_the_texts_are_the_published_ones():
     ],
 )
 def test_a_value_at_its_threshold_is_not_alarming(name, threshold, is_told):
-    """Only beyond it."""
+    """A value that equals its threshold raises no alert."""
     told, _ = Watch(alert_seconds=0).see(**{name: threshold})
     assert bool(told) is is_told
 
 
 def test_an_alert_is_told_once_until_it_clears():
-    """A value that wavers about the threshold is told once; it clears below the margin."""
+    """An alert is raised once, and clears only if its value falls below the threshold's margin."""
     watch = Watch()
     assert watch.see(memory_percent=92.0)[0] == ["High memory usage: 92.0% (threshold: 90%)"]
     assert watch.see(memory_percent=95.0) == ([], [])
@@ -71,7 +71,7 @@ def test_an_alert_is_told_once_until_it_clears():
 
 
 def test_underutilisation_must_last():
-    """A minute without a break, by default; a moment of good use starts it again."""
+    """Low utilization raises an alert only after 60 consecutive seconds, by default."""
     watch = Watch()
     assert watch.see(gpu_0_util=10.0) == ([], [])
     assert watch.see(after=59, gpu_0_util=10.0) == ([], [])
@@ -83,7 +83,7 @@ def test_underutilisation_must_last():
 
 
 def test_underutilisation_clears_after_a_quarter_of_that():
-    """Fifteen seconds of good use without a break."""
+    """An alert about low utilization clears after 15 consecutive seconds of good utilization."""
     watch = Watch()
     watch.see(gpu_0_util=10.0)
     watch.see(after=60, gpu_0_util=10.0)
@@ -94,7 +94,7 @@ def test_underutilisation_clears_after_a_quarter_of_that():
 
 
 def test_idle_gpus_are_fine_outside_of_training():
-    """Validation neither tells nor clears."""
+    """Outside training, GPU utilization neither raises nor clears an alert."""
     watch = Watch(alert_seconds=0)
     assert watch.see(is_training=False, gpu_0_util=0.0, memory_percent=95.0)[0] == [
         "High memory usage: 95.0% (threshold: 90%)"
@@ -104,7 +104,7 @@ def test_idle_gpus_are_fine_outside_of_training():
 
 
 def test_several_gpus_are_named_and_told_apart():
-    """One may clear while another lasts."""
+    """Each of several GPUs has its own alert, which names the GPU."""
     watch = Watch(alert_seconds=0)
     told, _ = watch.see(gpu_0_util=90.0, gpu_1_util=5.0, gpu_2_util=6.0, gpu_1_temp_c=85.5)
     assert told == [
@@ -118,13 +118,13 @@ def test_several_gpus_are_named_and_told_apart():
 
 
 def test_the_only_gpu_of_another_rank_is_named():
-    """It is not the first one."""
+    """If the only GPU is not GPU 0, its number is in the text."""
     told, _ = Watch(alert_seconds=0).see(gpu_3_util=5.0)
     assert told == ["GPU 3 underutilized: 5.0% (threshold: 50%)"]
 
 
 def test_missing_values_change_nothing():
-    """Neither do values that are no numbers."""
+    """Missing values and NaN neither raise nor clear an alert."""
     watch = Watch(alert_seconds=0)
     assert watch.see() == ([], [])
     watch.see(memory_percent=95.0)
@@ -134,7 +134,7 @@ def test_missing_values_change_nothing():
 
 
 def test_conditions_can_be_switched_off():
-    """None is no threshold."""
+    """A threshold of None disables its alert."""
     watch = Watch(
         gpu_utilization_percent=None,
         memory_percent=None,

@@ -1,4 +1,4 @@
-"""Peak FLOP/s and their use."""
+"""Tests of the peak FLOP/s of devices and of the FLOPs of a token."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from trainvitals.training.flops import PEAKS, find_peak_flops, flops_per_token
     ],
 )
 def test_the_dense_bfloat16_peak_of_a_device(name: str, peak: float):
-    """Names as drivers give them find the dense figure of the data sheet."""
+    """The name that a driver reports is mapped to the dense BF16 peak in the data sheet."""
     assert find_peak_flops(name) == peak
 
 
@@ -66,7 +66,7 @@ def test_the_dense_bfloat16_peak_of_a_device(name: str, peak: float):
     ],
 )
 def test_a_device_that_is_not_in_the_table_is_unknown(name: str):
-    """A slice, a sister or a stranger has no peak, rather than another device's."""
+    """A MIG slice, a variant or an unknown device has no peak."""
     assert find_peak_flops(name, "float16") is None
 
 
@@ -88,27 +88,27 @@ def test_a_device_that_is_not_in_the_table_is_unknown(name: str):
     ],
 )
 def test_each_type_has_its_own_peak(name: str, dtype: str, peak: float | None):
-    """A type that the device lacks, or that nobody knows, has none."""
+    """Each data type has its own peak; an unsupported or unknown data type has none."""
     assert find_peak_flops(name, dtype) == peak
 
 
 def test_no_peak_is_zero():
-    """An unknown peak is left out of the table, so nothing is ever divided by 0."""
+    """The table contains no peak of 0, so that no division by 0 occurs."""
     assert all(flops > 0 for peak in PEAKS for flops in peak.flops.values())
 
 
 def test_flops_of_a_token_without_attention():
-    """Six for each parameter: two forward, four backward."""
+    """A token needs 6 FLOPs per parameter: 2 in the forward pass and 4 in the backward pass."""
     assert flops_per_token(7_000_000_000) == 42e9
 
 
 def test_flops_of_a_token_with_attention():
-    """6 x 124 439 808 + 12 x 12 layers x 768 x 1024 of a small GPT-2."""
+    """Attention adds 12 FLOPs for each layer, hidden unit and token of the sequence."""
     flops = flops_per_token(124_439_808, layers=12, hidden=768, sequence_length=1024)
     assert flops == 859_885_056
 
 
 def test_attention_is_described_whole_or_not_at_all():
-    """A guess in place of a missing size would go unnoticed."""
+    """If only some of the sizes of the attention are given, an error is raised."""
     with pytest.raises(ValueError, match="pass all or none"):
         flops_per_token(1000, layers=12, hidden=768)

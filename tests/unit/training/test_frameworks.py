@@ -1,4 +1,4 @@
-"""Names that people give to the values of an evaluation."""
+"""Recognition of the names that frameworks give to the values of an evaluation."""
 
 import pytest
 
@@ -11,18 +11,18 @@ from trainvitals.training.frameworks import sort_validation
      "val_loss_epoch", "val_loss/dataloader_idx_0", "Val Loss"],
 )  # fmt: skip
 def test_the_loss_is_found_under_its_usual_names(name):
-    """Separators, case and what Lightning appends do not matter."""
+    """The validation loss is found whatever the separators, the case and Lightning's suffixes."""
     assert sort_validation({name: 0.5}) == (0.5, None, {})
 
 
 @pytest.mark.parametrize("name", ["val_acc", "val_accuracy", "valid/acc", "accuracy"])
 def test_the_accuracy_is_found_under_its_usual_names(name):
-    """The same goes for it."""
+    """The validation accuracy is found under each of its usual names."""
     assert sort_validation({name: 0.75}) == (None, 0.75, {})
 
 
 def test_all_others_keep_their_names():
-    """Numbers do; epoch, texts and values of single steps are left out."""
+    """Other numbers keep their names, and epochs, texts and values of single steps are left out."""
     values = {
         "val_iou": 0.09,
         "val_dice_step": 0.1,

@@ -1,4 +1,4 @@
-"""GPUs of a process, read through the real binding from a fake driver."""
+"""Readings of the GPUs of a process, through the real NVML binding from a fake driver."""
 
 import json
 import os
@@ -33,7 +33,7 @@ print(json.dumps({**answer, "warnings": warnings}))
 
 @pytest.fixture
 def machine(tmp_path):
-    """Two GPUs, of which one is busy."""
+    """A machine with two GPUs, of which the first is busy."""
     with FakeMachine(tmp_path, gpus=2) as machine:
         busy = machine.gpu(0)
         busy.utilization = 85
@@ -45,7 +45,7 @@ def machine(tmp_path):
 
 
 def run(machine, code, **variables):
-    """Run code in a process of its own, on the fake machine where there is one."""
+    """Run code in a separate process, on the fake machine if one is given."""
     environ = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(machine.path.parent) if machine else "", code],
@@ -93,7 +93,7 @@ def test_a_gpu_has_the_values_of_the_published_keys(machine):
     ],
 )
 def test_the_visible_devices_are_those_of_cuda(machine, visible, temperatures):
-    """Indices, UUIDs and their beginnings choose and order; what is unknown ends the list."""
+    """Indices, UUIDs and UUID prefixes select GPUs in order, and an unknown entry ends the list."""
     machine.gpu(0).uuid = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
     machine.gpu(1).uuid = "GPU-bbbbbbbb-0000-0000-0000-000000000000"
     visible = visible.format(uuid=machine.gpu(1).uuid)
@@ -103,7 +103,7 @@ def test_the_visible_devices_are_those_of_cuda(machine, visible, temperatures):
 
 
 def test_cuda_itself_is_believed_about_its_order(machine):
-    """Where torch has started CUDA, its UUIDs say which card is `cuda:0`."""
+    """If torch has initialised CUDA, the UUIDs from torch decide which GPU is `cuda:0`."""
     uuids = [machine.gpu(1).uuid.removeprefix("GPU-"), machine.gpu(0).uuid.removeprefix("GPU-")]
     code = f"""
 sys.modules["torch"] = SimpleNamespace(cuda=SimpleNamespace(
@@ -118,7 +118,7 @@ answer = sampler.read()
 
 
 def test_only_the_gpus_that_are_followed_are_read(machine):
-    """A rank looks at its own GPU, under the number that CUDA gives it."""
+    """A rank reads only its own GPU, under the number that CUDA gives that GPU."""
     answer = run(machine, "sampler.follow([1]); answer = sampler.read()")
     assert answer["gpu_1_temp_c"] == 34.0
     assert not [name for name in answer if name.startswith("gpu_0")]
@@ -126,7 +126,7 @@ def test_only_the_gpus_that_are_followed_are_read(machine):
 
 
 def test_a_lost_gpu_loses_its_values_and_is_told_once(machine):
-    """The others are read on."""
+    """A lost GPU causes one warning, and the other GPUs are still read."""
     code = """
 before = sorted(sampler.read())
 machine.lose(1)
@@ -142,7 +142,7 @@ answer = {"before": before, "after": after}
 
 
 def test_a_driver_that_hangs_is_waited_for_a_moment(machine):
-    """A call that hangs costs the values and one short wait, not one for each; later they are back."""
+    """A hanging NVML call delays one of 100 reads, and the values return with the call."""
     code = """
 sampler.read()
 machine.hang("nvmlDeviceGetTemperature")
@@ -163,7 +163,7 @@ answer = {"during": during, "seconds": seconds, "after": len(after)}
 
 
 def test_a_driver_that_is_not_loaded_is_reported_once(machine):
-    """The library is there and refuses: no values, one warning."""
+    """If the driver is not loaded, there are no GPU values and one warning."""
     machine.unload_driver()
     answer = run(machine, "answer = {'values': [sampler.read(), sampler.read()]}")
     assert answer["values"] == [{}, {}]
@@ -171,7 +171,7 @@ def test_a_driver_that_is_not_loaded_is_reported_once(machine):
 
 
 def test_what_a_card_does_not_have_is_left_out_in_silence(machine):
-    """A card without a power sensor has no power."""
+    """A GPU without a power sensor has no power value, and no warning is logged."""
     machine.gpu(0).power_milliwatts = None
     answer = run(machine, "answer = sampler.read()")
     assert "gpu_0_power_w" not in answer
@@ -180,7 +180,7 @@ def test_what_a_card_does_not_have_is_left_out_in_silence(machine):
 
 
 def test_without_a_library_there_is_nothing(machine):
-    """A machine without NVIDIA's library has neither values nor warnings nor a thread."""
+    """Without NVIDIA's library, there are no GPU values, no warnings and no thread."""
     code = """
 values = sampler.read()
 answer = {"values": values, "threads": threading.active_count(), "pynvml": "pynvml" in sys.modules}

@@ -1,4 +1,4 @@
-"""Nothing that goes wrong in a guarded method reaches its caller."""
+"""The guard that keeps errors of a method away from its caller."""
 
 import logging
 
@@ -8,33 +8,33 @@ from trainvitals.training.guard import Errors, guard
 
 
 class Guarded:
-    """Has a method that does what it is told."""
+    """An object with a guarded method that raises a given error."""
 
     def __init__(self):
         self.is_off = False
         self.errors = Errors("the test", self.switch_off)
 
     def switch_off(self):
-        """Be off."""
+        """Mark the object as switched off."""
         self.is_off = True
 
     @guard
     def do(self, error=None):
-        """Raise an error, or give 7."""
+        """Raise the given error, or return 7."""
         if error is not None:
             raise error
         return 7
 
 
 def test_what_a_method_gives_is_given():
-    """And nothing is counted."""
+    """A guarded method returns its result, and no error is counted."""
     guarded = Guarded()
     assert guarded.do() == 7
     assert guarded.errors.count == 0
 
 
 def test_errors_are_counted_and_the_first_is_told(caplog):
-    """The tenth switches the object off, and is told too."""
+    """The first error is logged, and the tenth switches the object off and is logged as well."""
     guarded = Guarded()
     for number in range(12):
         assert guarded.is_off is (number >= 10)
@@ -47,7 +47,7 @@ def test_errors_are_counted_and_the_first_is_told(caplog):
 
 
 def test_interruptions_pass():
-    """They are not errors of the method."""
+    """`KeyboardInterrupt`, `SystemExit` and `GeneratorExit` pass through and are not counted."""
     guarded = Guarded()
     for interruption in (KeyboardInterrupt, SystemExit, GeneratorExit):
         with pytest.raises(interruption):
@@ -56,13 +56,13 @@ def test_interruptions_pass():
 
 
 def test_a_log_that_raises_does_not_reach_the_caller():
-    """The errors are counted all the same, and the tenth switches off."""
+    """Errors are counted and the tenth switches the object off, even if the log filter raises."""
 
     class Broken(logging.Filter):
-        """A filter of the program's own."""
+        """A log filter of the program that always raises."""
 
         def filter(self, record):
-            """Break."""
+            """Raise a KeyError."""
             raise KeyError(record.name)
 
     broken = Broken()

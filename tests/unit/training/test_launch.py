@@ -1,4 +1,4 @@
-"""What a process is within its run, by its launcher's environment."""
+"""The run, rank and world size of a process, read from its launcher's environment."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ NEW_YEAR = 1767225600.0  # 2026-01-01 00:00:00 UTC
 
 
 def ranks_of(**environ: str) -> tuple[int, int, int, int]:
-    """Return rank, local rank, node rank and world size."""
+    """Return the rank, local rank, node rank and world size that an environment defines."""
     launch = read_launch(run="r", environ=environ)
     return launch.rank, launch.local_rank, launch.node_rank, launch.world_size
 
 
 def name_of(script: str = "train.py", **environ: str) -> str:
-    """Return the run's name of a process alone that started at New Year."""
+    """Return the name of the run of a single process that started at New Year."""
     return read_launch(environ=environ, script=script, started=NEW_YEAR).run
 
 
 @pytest.fixture
 def procfs(tmp_path: Path) -> Path:
-    """Return a `/proc` of a machine that booted at New Year, with a launcher 1 hour later."""
+    """Return a `/proc` of a machine that booted at New Year, with a launcher an hour later."""
     (tmp_path / "stat").write_text("cpu 1 2 3\nbtime 1767225600\nprocesses 9\n")
     ticks = os.sysconf("SC_CLK_TCK")
     for name, seconds in (("77", 3600), ("self", 3725)):
@@ -43,13 +43,13 @@ def procfs(tmp_path: Path) -> Path:
 
 
 def test_a_process_alone_is_rank_zero_of_a_run_named_by_script_and_time():
-    """Nothing is known beyond that."""
+    """Without a launcher, a process is rank 0 of a run named after its script and start time."""
     launch = read_launch(environ={}, script="/home/me/train_unet.py", started=NEW_YEAR)
     assert launch == Launch("train_unet-20260101T000000Z", 0, -1, -1, 0, 0)
 
 
 def test_the_caller_knows_best():
-    """What is given explicitly goes before the environment."""
+    """Explicit arguments take precedence over the environment."""
     launch = read_launch(
         run="mine",
         rank=5,
@@ -61,7 +61,7 @@ def test_the_caller_knows_best():
 
 
 def test_torchrun():
-    """RANK and its sisters, inside of a Slurm task with other numbers."""
+    """RANK and the other torchrun variables take precedence over those of a Slurm task."""
     environ = {
         "RANK": "5",
         "LOCAL_RANK": "1",
@@ -75,7 +75,7 @@ def test_torchrun():
 
 
 def test_srun():
-    """Slurm's own numbers, where srun started the process."""
+    """If srun started the process, the ranks come from Slurm's variables."""
     environ = {
         "SLURM_PROCID": "9",
         "SLURM_LOCALID": "1",
@@ -86,13 +86,13 @@ def test_srun():
 
 
 def test_a_batch_script_is_one_process():
-    """The size of the job says nothing about a process that srun did not start."""
+    """A process that srun did not start has no world size, whatever the size of the Slurm job."""
     environ = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": "8"}
     assert ranks_of(**environ) == (0, 0, 0, 0)
 
 
 def test_mpirun_in_a_batch_script():
-    """Every process inherits the script's SLURM_PROCID of 0, which is not its rank."""
+    """A process of mpirun does not take the batch script's inherited SLURM_PROCID as its rank."""
     environ = {
         "OMPI_COMM_WORLD_RANK": "3",
         "OMPI_COMM_WORLD_LOCAL_RANK": "3",
@@ -104,7 +104,7 @@ def test_mpirun_in_a_batch_script():
 
 
 def test_srun_with_pmix():
-    """PMIX_RANK alone has no sisters; Slurm agrees about the rank and adds the rest."""
+    """If PMIX_RANK agrees with Slurm's rank, Slurm's variables supply the other numbers."""
     environ = {
         "PMIX_RANK": "6",
         "SLURM_PROCID": "6",
@@ -116,30 +116,30 @@ def test_srun_with_pmix():
 
 
 def test_hydra_and_horovod():
-    """Their variables have names of their own."""
+    """The variables of Hydra and Horovod define the ranks as well."""
     assert ranks_of(PMI_RANK="2", MPI_LOCALRANKID="1", PMI_SIZE="4") == (2, 1, -1, 4)
     assert ranks_of(HOROVOD_RANK="1", HOROVOD_LOCAL_RANK="1", HOROVOD_SIZE="2") == (1, 1, -1, 2)
 
 
 def test_lightning_starts_ranks_without_a_rank():
-    """Its local rank stands in."""
+    """If Lightning sets no RANK, the rank is derived from the local rank."""
     assert ranks_of(LOCAL_RANK="2", NODE_RANK="0", WORLD_SIZE="4") == (2, 2, 0, 4)
 
 
 @pytest.mark.parametrize("text", ["", "one", "-1", "1.0", "0x1", "²", "99999999999", "4294967296"])
 def test_a_number_that_is_none_is_ignored(text: str):
-    """The next launcher is asked."""
+    """An invalid number is ignored, and the next launcher's variable is used."""
     assert ranks_of(RANK=text, WORLD_SIZE=text, SLURM_PROCID="3") == (3, -1, -1, 0)
 
 
 def test_restarts_of_all_launchers_add_up():
-    """Restarts by torchrun within a job that Slurm requeued."""
+    """The attempt is the sum of torchrun's restarts and Slurm's requeues."""
     environ = {"TORCHELASTIC_RESTART_COUNT": "2", "SLURM_RESTART_COUNT": "1"}
     assert read_launch(run="r", environ=environ).attempt == 3
 
 
 def test_the_most_telling_name_is_taken():
-    """Each name gives way to the one before it."""
+    """The run's name comes from the first of six variables that is set."""
     names = {
         "TRAINVITALS_RUN": "ours",
         "WANDB_RUN_ID": "wandb",
@@ -156,13 +156,13 @@ def test_the_most_telling_name_is_taken():
 
 
 def test_an_empty_name_is_none():
-    """White space counts as empty."""
+    """An empty or blank name is ignored."""
     assert name_of(TRAINVITALS_RUN=" ", WANDB_RUN_ID="abc") == "abc"
     assert read_launch(run="", environ={"WANDB_RUN_ID": "abc"}).run == "abc"
 
 
 def test_a_task_of_a_slurm_array():
-    """Named as Slurm names it, since its job id differs from the array's."""
+    """The run of an array task is named by the array's job id and the task id."""
     environ = {
         "SLURM_JOB_ID": "4720",
         "SLURM_ARRAY_JOB_ID": "4711",
@@ -182,13 +182,13 @@ def test_a_task_of_a_slurm_array():
     ],
 )
 def test_the_pods_of_one_job_share_a_name(pod: str, run: str):
-    """What the operator appends for each replica is left out."""
+    """The suffix that an operator appends for each replica is removed from the pod's name."""
     assert name_of(HOSTNAME=pod, KUBERNETES_SERVICE_HOST="10.0.0.1") == run
     assert name_of(POD_NAME=pod) == run
 
 
 def test_a_host_name_names_no_run():
-    """Only in a pod is it more than the machine."""
+    """Outside a pod, the host name is not used as the name of the run."""
     assert name_of(HOSTNAME="gpu-box") == "train-20260101T000000Z"
 
 
@@ -202,12 +202,12 @@ def test_a_host_name_names_no_run():
     ],
 )
 def test_the_script_names_the_run(script: str, stem: str):
-    """Without folder and ending; a package run with -m by the package's name."""
+    """The run's name has the script without folder and suffix, or the name of a `-m` package."""
     assert name_of(script) == f"{stem}-20260101T000000Z"
 
 
 def test_ranks_of_torchrun_share_the_start_of_their_launcher(procfs: Path):
-    """Without a rendezvous id the launcher's start tells the launch, before and after restarts."""
+    """Without a rendezvous id, the launcher's start names the run, also after restarts."""
     runs = set()
     for rank, restarts in (("0", "0"), ("1", "0"), ("1", "2")):
         environ = {
@@ -226,7 +226,7 @@ def test_ranks_of_torchrun_share_the_start_of_their_launcher(procfs: Path):
 
 
 def test_ranks_on_several_machines_share_the_address_of_the_first():
-    """No process is parent to all of them."""
+    """Ranks on several machines, which share no parent, name the run after the master's address."""
     environ = {
         "RANK": "9",
         "LOCAL_RANK": "1",
@@ -239,7 +239,7 @@ def test_ranks_on_several_machines_share_the_address_of_the_first():
 
 
 def test_the_first_rank_of_lightning_is_the_launcher(procfs: Path):
-    """It takes its own start; the ranks that it started take their parent's."""
+    """Lightning's first rank uses its own start time, and the other ranks use their parent's."""
     environ = {"LOCAL_RANK": "0", "NODE_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "40123"}
     launch = read_launch(environ=environ, script="fit.py", procfs=procfs, parent=77)
     assert launch.run == "fit-20260101T010205Z"
@@ -249,7 +249,7 @@ def test_the_first_rank_of_lightning_is_the_launcher(procfs: Path):
 
 
 def test_the_first_of_forked_ranks_is_no_launcher(procfs: Path):
-    """Lightning in a notebook forks all ranks, and the first has no RANK either."""
+    """All ranks that Lightning forks in a notebook use the start time of their parent."""
     child = {"multiprocessing.process": SimpleNamespace(parent_process=lambda: "another process")}
     names = {
         read_launch(
@@ -266,7 +266,7 @@ def test_the_first_of_forked_ranks_is_no_launcher(procfs: Path):
 
 
 def test_without_proc_each_rank_takes_its_own_time(tmp_path: Path):
-    """There is a name even where nothing is shared."""
+    """Without `/proc`, a rank names the run after its own start time."""
     launch = read_launch(
         environ={"RANK": "1", "WORLD_SIZE": "2"},
         script="train.py",
@@ -279,7 +279,7 @@ def test_without_proc_each_rank_takes_its_own_time(tmp_path: Path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the launcher's start is read from /proc")
 def test_real_ranks_agree_on_their_run():
-    """Processes that one launcher starts name the same run, by the launcher's real start."""
+    """Real processes of one launcher name the same run, after the launcher's start time."""
     code = (
         f"import sys, time; sys.path.insert(0, {str(SOURCE_ROOT)!r}); sys.argv = ['train.py']\n"
         "from trainvitals.training.launch import read_launch; print(read_launch().run)"
@@ -300,7 +300,7 @@ def test_real_ranks_agree_on_their_run():
 
 
 def test_a_process_group_tells_where_the_environment_does_not():
-    """Ranks of `torch.multiprocessing.spawn` have no variable; a launcher's are believed first."""
+    """Without launcher variables, rank and world size come from torch's process group."""
     group = SimpleNamespace(
         is_available=lambda: True,
         is_initialized=lambda: True,
@@ -317,7 +317,7 @@ def test_a_process_group_tells_where_the_environment_does_not():
 
 
 def test_what_the_caller_gives_may_be_text():
-    """As it comes from an environment or a configuration."""
+    """Rank, world size and attempt may be given as text, and the run as a number."""
     launch = read_launch(run=7, rank="3", world_size="4", attempt="1", environ={})  # type: ignore[arg-type]
     assert launch == Launch("7", 3, -1, -1, 4, 1)
 
@@ -336,13 +336,13 @@ def test_what_the_caller_gives_may_be_text():
     ],
 )
 def test_names_are_made_printable(text: str, name: str):
-    """Control characters, slashes and backticks are replaced, and what is too long is cut."""
+    """Control characters, slashes and backticks are replaced, and a long name is cut."""
     assert clean_name(text) == name
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_every_name_is_fit_for_a_label_and_a_file(text: str):
-    """Whatever was given, the name is printable, short, and stays as it is when cleaned again."""
+    """Any text becomes a printable, short name that does not change when it is cleaned again."""
     name = clean_name(text)
     assert len(name.encode()) <= 80
     assert name.isprintable()
@@ -351,5 +351,5 @@ def test_every_name_is_fit_for_a_label_and_a_file(text: str):
 
 
 def test_long_names_that_differ_at_the_end_stay_apart():
-    """A cut name ends in a checksum of the whole."""
+    """A cut name ends in a checksum of the whole name."""
     assert clean_name("run-" * 30 + "a") != clean_name("run-" * 30 + "b")

@@ -1,4 +1,4 @@
-"""How the loss and the evaluations go."""
+"""Means and spikes of the loss, and the progress of evaluations."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def watch_of(*losses: float) -> LossWatch:
 
 
 def test_there_is_no_mean_before_the_first_loss():
-    """Unknown is None."""
+    """Before the first loss, the mean is None."""
     assert LossWatch().ema is None
 
 
 def test_the_mean_is_corrected_for_its_start():
-    """The first loss is the first mean, and early ones weigh as 0.98 to the power of their age."""
+    """The first loss is the first mean, and a loss weighs 0.98 to the power of its age."""
     assert watch_of(4.0).ema == 4.0
     assert watch_of(1.0, 2.0).ema == pytest.approx(2.98 / 1.98)
     assert watch_of(1.0, 2.0, 4.0).ema == pytest.approx(6.9204 / 2.9404)
 
 
 def test_in_the_long_run_the_newest_loss_weighs_two_hundredths():
-    """After thousands of losses of 1 a loss of 2 moves the mean by 0.02."""
+    """After thousands of losses of 1, a loss of 2 moves the mean by 0.02."""
     assert watch_of(*[1.0] * 3000, 2.0).ema == pytest.approx(1.02, abs=1e-6)
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_counts_apart(loss: float):
-    """NaN and infinities are counted, and touch neither the mean nor the spikes."""
+    """NaN and infinite losses are counted and affect neither the mean nor the spikes."""
     watch = watch_of(*[1.0] * 60, *[loss] * 10)
     assert watch.nonfinite == 10
     assert watch.ema == 1.0
@@ -57,7 +57,7 @@ def test_what_is_not_finite_counts_apart(loss: float):
     ],
 )
 def test_the_limit_of_a_spike(ordered: list[float], limit: float):
-    """Twice the median or eight deviations above it, whichever is more."""
+    """The spike limit is twice the median or eight deviations above it, whichever is higher."""
     assert spike_limit(ordered) == pytest.approx(limit)
 
 
@@ -73,19 +73,19 @@ def test_a_spike_is_five_losses_in_a_row():
 
 
 def test_four_losses_above_the_limit_are_no_spike():
-    """A normal loss in between starts the count again."""
+    """A normal loss resets the count of losses above the limit."""
     watch = watch_of(*[1.0, 1.2] * 25, *[2.3] * 4, 1.1, *[2.3] * 4)
     assert watch.spikes == 0
 
 
 def test_a_loss_that_is_nan_does_not_end_the_row():
-    """A spike that goes through NaN is still one."""
+    """A NaN between five high losses does not prevent a spike."""
     watch = watch_of(*[1.0, 1.2] * 25, 2.3, 2.3, math.nan, 2.3, 2.3, 2.3)
     assert watch.is_spiking
 
 
 def test_a_spike_ends_with_the_first_normal_loss():
-    """What was above the limit is forgotten, and the next spike counts again."""
+    """The first normal loss ends a spike, and the next five high losses are a second spike."""
     watch = watch_of(*[1.0, 1.2] * 25, *[9.0] * 90, 1.1)
     assert not watch.is_spiking
     for _ in range(5):
@@ -95,7 +95,7 @@ def test_a_spike_ends_with_the_first_normal_loss():
 
 
 def test_a_hundred_high_losses_are_the_new_normal():
-    """A loss that stays where it jumped to is no spike any more."""
+    """After 100 high losses the spike ends, and the new level is the normal one."""
     watch = watch_of(*[1.0, 1.2] * 25, *[9.0] * 99)
     assert watch.is_spiking
     watch.see(9.0)
@@ -110,13 +110,13 @@ def test_a_hundred_high_losses_are_the_new_normal():
 
 
 def test_there_is_no_verdict_before_fifty_losses():
-    """What is normal is not known yet."""
+    """No spike is counted before 50 losses, as the normal level is not yet known."""
     assert watch_of(*[1.0] * 44, *[50.0] * 5).spikes == 0
     assert watch_of(*[1.0] * 50, *[50.0] * 5).spikes == 1
 
 
 def test_what_is_normal_follows_a_falling_loss():
-    """Losses from long ago do not hide a spike of today."""
+    """The spike limit follows a falling loss, so that old high losses do not hide a spike."""
     watch = watch_of(*[10.0] * 50, *[1.0] * 100, *[5.0] * 5)
     assert watch.is_spiking
 
@@ -126,18 +126,18 @@ def test_what_is_normal_follows_a_falling_loss():
     [(0.0, 1.2e-7), (1e-12, 9e-8), (-1000.0, -999.99), (-2.0, -1.984375)],
 )
 def test_rounding_is_no_spike(normal: float, rounded: float):
-    """Where all losses are alike, the last digit of a float32 or bfloat16 means nothing."""
+    """If all losses are nearly equal, rounding of a float32 or bfloat16 causes no spike."""
     assert watch_of(*[normal] * 100, *[rounded] * 50).spikes == 0
 
 
 def test_a_negative_loss_can_spike():
-    """A log likelihood that jumps from -1000 to -900 is told."""
+    """A log likelihood that jumps from -1000 to -900 counts as a spike."""
     assert watch_of(*[-1000.0] * 100, *[-900.0] * 5).spikes == 1
 
 
 @given(st.lists(st.floats(width=32), max_size=300))
 def test_the_mean_stays_between_the_losses(losses: list[float]):
-    """Whatever comes, each loss counts once and the mean is one of finite losses."""
+    """The mean of any losses lies between the lowest and the highest finite loss."""
     watch = watch_of(*losses)
     finite = [loss for loss in losses if math.isfinite(loss)]
     assert watch.nonfinite == len(losses) - len(finite)
@@ -154,7 +154,7 @@ def test_the_mean_stays_between_the_losses(losses: list[float]):
     st.lists(st.integers(1, 90), max_size=20),
 )
 def test_many_losses_at_once_are_judged_as_one_by_one(losses: list[float], sizes: list[int]):
-    """How many are told at a time changes nothing."""
+    """Losses passed in groups give the same results as losses passed one at a time."""
     one_by_one, at_once = watch_of(*losses), LossWatch()
     rest = losses
     for size in [*sizes, len(losses)]:
@@ -165,7 +165,7 @@ def test_many_losses_at_once_are_judged_as_one_by_one(losses: list[float], sizes
 
 
 def test_the_loss_of_a_spike_is_kept():
-    """It is the fifth in the row, however long the spike lasts."""
+    """The recorded loss of a spike is the fifth loss above the limit."""
     assert math.isnan(watch_of(1.0).spike_loss)
     watch = LossWatch()
     watch.see(*[1.0, 1.2] * 25, 3.0, 3.0, 3.0, 3.0, 7.0, 8.0, 1.0)
@@ -173,13 +173,13 @@ def test_the_loss_of_a_spike_is_kept():
 
 
 def test_no_evaluation_has_no_best():
-    """Unknown is None."""
+    """Before the first evaluation, the best value is None."""
     watch = EvaluationWatch("min")
     assert (watch.best, watch.evaluations, watch.since_improvement) == (None, 0, 0)
 
 
 def test_a_lower_loss_is_an_improvement():
-    """An equal value is none."""
+    """In the mode "min", a lower value is an improvement and an equal value is not."""
     watch = EvaluationWatch("min")
     for value in (3.0, 2.0, 2.0, 2.5):
         watch.see(value)
@@ -187,7 +187,7 @@ def test_a_lower_loss_is_an_improvement():
 
 
 def test_a_higher_accuracy_is_an_improvement():
-    """With the mode "max" more is better."""
+    """In the mode "max", a higher value is an improvement."""
     watch = EvaluationWatch("max")
     for value in (0.1, 0.4, 0.3):
         watch.see(value)
@@ -196,7 +196,7 @@ def test_a_higher_accuracy_is_an_improvement():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_no_improvement(value: float):
-    """A broken evaluation counts as one without progress, the first as any other."""
+    """An evaluation with a NaN or infinite value counts as one without improvement."""
     watch = EvaluationWatch("max")
     watch.see(value)
     assert (watch.best, watch.since_improvement) == (None, 1)

@@ -1,4 +1,4 @@
-"""What torch's allocator says about memory."""
+"""Memory statistics of torch's allocators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 1073741824
 
 
 class Allocator:
-    """Stands for `torch.cuda` with two devices."""
+    """A substitute for `torch.cuda` with two devices."""
 
     def __init__(self, *, initialized: bool = True) -> None:
         self.initialized = initialized
@@ -27,15 +27,15 @@ class Allocator:
         self.resets = 0
 
     def is_initialized(self) -> bool:
-        """Return whether the program uses the device."""
+        """Return whether the program has initialised the device."""
         return self.initialized
 
     def device_count(self) -> int:
-        """Count the devices."""
+        """Return the number of devices."""
         return 2
 
     def memory_stats_as_nested_dict(self, device: int | None) -> dict[str, object]:
-        """Return the statistics in torch's shape, with what nobody asks for."""
+        """Return statistics in torch's format, including unused ones."""
         index = device or 0
         allocated = {"current": (GIB * 3 // 2, 0)[index], "peak": self.peaks[index], "freed": 7}
         return {
@@ -46,12 +46,12 @@ class Allocator:
         }
 
     def reset_peak_memory_stats(self) -> None:
-        """Count the call."""
+        """Count the calls."""
         self.resets += 1
 
 
 def torch_with(**accelerators: object) -> ModuleType:
-    """Return a module named torch that has these devices."""
+    """Return a module named torch with the given devices."""
     torch = ModuleType("torch")
     for name, accelerator in accelerators.items():
         setattr(torch, name, accelerator)
@@ -59,7 +59,7 @@ def torch_with(**accelerators: object) -> ModuleType:
 
 
 def gaudi(stats: dict[str, int]) -> SimpleNamespace:
-    """Stand for `torch.hpu`."""
+    """Return a substitute for `torch.hpu` with the given statistics."""
     return SimpleNamespace(
         is_initialized=lambda: True,
         device_count=lambda: 1,
@@ -68,21 +68,21 @@ def gaudi(stats: dict[str, int]) -> SimpleNamespace:
 
 
 def test_the_allocator_of_the_current_device_is_read():
-    """Sizes, retries and failures come from the one dictionary."""
+    """Sizes, retries and out-of-memory errors of the current device are read."""
     assert read_memory(torch_with(cuda=Allocator())) == TorchMemory(
         1610612736, 2147483648, 3221225472, 4, 0
     )
 
 
 def test_another_device_can_be_named():
-    """The second device has figures of its own."""
+    """The statistics of the second device are read if its index is given."""
     assert read_memory(torch_with(cuda=Allocator()), 1) == TorchMemory(
         0, 1073741824, 536870912, 4, 1
     )
 
 
 def test_reading_never_resets_the_peaks():
-    """Others rely on them."""
+    """Reading the statistics does not reset the peaks, because other code relies on them."""
     allocator = Allocator()
     read_memory(torch_with(cuda=allocator))
     assert allocator.resets == 0
@@ -92,12 +92,12 @@ def test_reading_never_resets_the_peaks():
     "torch", [torch_with(), torch_with(cuda=Allocator(initialized=False), hpu=None)]
 )
 def test_a_device_that_nobody_uses_is_left_alone(torch: ModuleType):
-    """Where the program initialised none there is nothing to tell."""
+    """A device that the program has not initialised is not queried."""
     assert read_memory(torch) is None
 
 
 def test_a_device_without_counts_of_failures():
-    """An allocator that does not count retries has None for them."""
+    """If an allocator does not count retries, their number is None."""
     stats = {"allocated_bytes": {"all": {"current": 1, "peak": 2}}}
     accelerator = SimpleNamespace(
         is_initialized=lambda: True, memory_stats_as_nested_dict=lambda _device: stats
@@ -106,19 +106,19 @@ def test_a_device_without_counts_of_failures():
 
 
 def test_gaudi_is_read():
-    """Its statistics know what is in use and the most that was."""
+    """The statistics of a Gaudi card give the memory in use and its peak."""
     stats = {"Limit": 90, "InUse": 30, "MaxInUse": 60}
     assert read_memory(torch_with(hpu=gaudi(stats))) == TorchMemory(30, None, 60, None, None)
 
 
 @pytest.mark.parametrize("stats", [{}, {"InUse": "much", "MaxInUse": 5}])
 def test_statistics_that_are_not_understood_are_unknown(stats: dict[str, int]):
-    """What has another shape than expected is None, not 0."""
+    """Statistics in an unexpected format give None, not 0."""
     assert read_memory(torch_with(hpu=gaudi(stats))) is None
 
 
 def test_an_allocator_that_keeps_no_statistics_is_unknown():
-    """A pluggable allocator raises; that is no fault."""
+    """If a pluggable allocator raises because it keeps no statistics, the reading is None."""
 
     def refuse(device: int | None) -> dict[str, object]:
         raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats")
@@ -128,7 +128,7 @@ def test_an_allocator_that_keeps_no_statistics_is_unknown():
 
 
 def test_the_monitor_remembers_the_highest_peak():
-    """`update` gives the allocator's peak in GiB and `max_allocated` the highest of them."""
+    """`update` returns the allocator's peak in GiB, and `max_allocated` the highest peak so far."""
     allocator = Allocator()
     monitor = MemoryMonitor(modules={"torch": torch_with(cuda=allocator)})
     assert monitor.max_allocated == 0
@@ -139,7 +139,7 @@ def test_the_monitor_remembers_the_highest_peak():
 
 
 def test_the_monitor_can_be_reset():
-    """The peak is forgotten on both sides."""
+    """`reset` clears the monitor's peak and the allocator's peak."""
     allocator = Allocator()
     monitor = MemoryMonitor(modules={"torch": torch_with(cuda=allocator)})
     monitor.update()
@@ -150,7 +150,7 @@ def test_the_monitor_can_be_reset():
 
 @pytest.mark.parametrize("modules", [{}, {"torch": torch_with(cuda=Allocator(initialized=False))}])
 def test_without_a_device_the_monitor_says_zero(modules: dict[str, ModuleType]):
-    """No torch, or no device in use: 0, and no line."""
+    """Without torch or an initialised device, the values are 0 and no line is logged."""
     monitor = MemoryMonitor(modules=modules)
     assert monitor.update() == 0.0
     monitor.reset()
@@ -160,12 +160,12 @@ def test_without_a_device_the_monitor_says_zero(modules: dict[str, ModuleType]):
 
 
 def test_the_usage_of_the_current_device():
-    """Allocated and reserved memory in GiB."""
+    """`get_gpu_memory_usage` returns allocated and reserved memory in GiB."""
     assert get_gpu_memory_usage(modules={"torch": torch_with(cuda=Allocator())}) == (1.5, 2.0)
 
 
 def test_each_gpu_has_a_line(capsys: pytest.CaptureFixture[str]):
-    """Without a logger the lines go to standard output."""
+    """Without a logger, `log_gpu_memory` prints a line for each GPU to standard output."""
     readings = log_gpu_memory(modules={"torch": torch_with(cuda=Allocator())})
     assert capsys.readouterr().out == (
         "GPU 0: 1.50GB allocated, 2.00GB reserved\nGPU 1: 0.00GB allocated, 1.00GB reserved\n"
@@ -176,7 +176,7 @@ def test_each_gpu_has_a_line(capsys: pytest.CaptureFixture[str]):
 def test_a_logger_gets_the_lines(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
-    """They are logged at INFO and not printed; a Gaudi card is called HPU."""
+    """With a logger, the lines are logged and not printed, and a Gaudi card is named HPU."""
     torch = torch_with(hpu=gaudi({"InUse": GIB, "MaxInUse": 2 * GIB}))
     with caplog.at_level(logging.INFO):
         log_gpu_memory(logging.getLogger("run"), modules={"torch": torch})

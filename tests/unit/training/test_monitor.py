@@ -1,4 +1,4 @@
-"""What a training loop tells is in the run file, and nothing it tells can hurt the loop."""
+"""The monitor's run file, and its effect on the training loop."""
 
 import gc
 import logging
@@ -20,33 +20,33 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 
 class Clock:
-    """A clock that stands still between two calls of `pass_seconds`."""
+    """A clock that advances only if `pass_seconds` is called."""
 
     def __init__(self):
         self.seconds = 1000.0
 
     def pass_seconds(self, seconds):
-        """Let time pass."""
+        """Advance the clock by these seconds."""
         self.seconds += seconds
 
     def monotonic(self):
-        """Return seconds since the boot."""
+        """Return the seconds since boot."""
         return self.seconds
 
     def time(self):
-        """Return Unix seconds."""
+        """Return the Unix time in seconds."""
         return self.seconds + 1_700_000_000
 
 
 @pytest.fixture
 def clock():
-    """Return a clock that the test moves."""
+    """Return a clock that the test advances."""
     return Clock()
 
 
 @pytest.fixture
 def make(tmp_path, clock):
-    """Yield a function that makes monitors on the test's clock; they are finished at the end."""
+    """Yield a function that makes monitors on the test's clock, and finish them at the end."""
     monitors = []
 
     def make(**options):
@@ -68,7 +68,7 @@ def make(tmp_path, clock):
 
 
 def read(monitor):
-    """Return the known words of a monitor's file in one dictionary, those of the step first."""
+    """Return the known words of a monitor's file as a dictionary."""
     record = decode(monitor.path.read_bytes())
     words = dict(zip(runfile.STATE_WORDS, record.state, strict=True))
     words |= dict(zip(runfile.STEP_WORDS, record.step, strict=True))
@@ -81,7 +81,7 @@ def read(monitor):
 
 
 def run_python(code, tmp_path, *, environ=(), expect=0):
-    """Run a training script in a process of its own and give what it wrote to standard error."""
+    """Run a training script in a separate process and return its standard error."""
     answer = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ
@@ -97,7 +97,7 @@ def run_python(code, tmp_path, *, environ=(), expect=0):
 
 
 def test_the_class_of_the_seed_works_as_written(make, clock):
-    """Three calls give samples, tokens and elapsed time; None before the first epoch."""
+    """`get_throughput` returns None before the first epoch, and then rates and the elapsed time."""
     monitor = make()
     assert monitor.get_throughput() is None
     monitor.start_epoch()
@@ -114,7 +114,7 @@ def test_the_class_of_the_seed_works_as_written(make, clock):
 
 
 def test_the_throughput_is_that_of_the_current_epoch(make, clock):
-    """Samples of epochs that are over do not count as this one's."""
+    """The throughput counts only the samples of the current epoch."""
     monitor = make()
     for _ in range(2):
         monitor.start_epoch()
@@ -125,7 +125,7 @@ def test_the_throughput_is_that_of_the_current_epoch(make, clock):
 
 
 def test_marks_divide_a_step(make, clock):
-    """Each phase gets the time from its mark to the next, and the wait for data what is left."""
+    """Each phase is credited with the time from its mark to the next mark."""
     monitor = make()
     monitor.start_epoch()
     monitor.mark("data_wait")
@@ -157,7 +157,7 @@ def test_marks_divide_a_step(make, clock):
 
 
 def test_a_validation_between_two_steps_is_not_part_of_a_step(make, clock):
-    """Step time and slowest step leave out what interrupts them; the longest pause is kept."""
+    """Step times exclude validations and checkpoints, whose longest durations are recorded."""
     monitor = make()
     monitor.start_epoch()
     for _ in range(2):
@@ -178,7 +178,7 @@ def test_a_validation_between_two_steps_is_not_part_of_a_step(make, clock):
 
 
 def test_a_phase_gives_way_to_the_one_before(make):
-    """Contexts nest."""
+    """At the end of a nested phase, the enclosing phase is current again."""
     monitor = make()
     with monitor.phase("validation"):
         with monitor.phase("checkpoint"):
@@ -188,7 +188,7 @@ def test_a_phase_gives_way_to_the_one_before(make):
 
 
 def test_a_run_that_dies_in_a_phase_died_there(make):
-    """An exception inside a context leaves its phase as the last one."""
+    """If an exception leaves a phase context, that phase stays the recorded one."""
     monitor = make()
     monitor.start_epoch()
     with pytest.raises(OSError, match="disk full"), monitor, monitor.phase("checkpoint"):
@@ -197,7 +197,7 @@ def test_a_run_that_dies_in_a_phase_died_there(make):
 
 
 def test_a_checkpoint_is_noted_with_its_step(make):
-    """The step is the one that was just done, though it was not published yet."""
+    """A checkpoint is recorded with the step just completed, even if it is not yet published."""
     monitor = make(global_step=10)
     monitor._publish_seconds = 1e9
     for _ in range(5):
@@ -210,7 +210,7 @@ def test_a_checkpoint_is_noted_with_its_step(make):
 
 
 def test_a_first_step_that_nobody_announced_has_no_duration(make, clock):
-    """Without start_epoch or a mark the first step's beginning is unknown, not zero."""
+    """Without `start_epoch` or a mark, the duration of the first step is unknown."""
     monitor = make()
     clock.pass_seconds(50.0)
     monitor.update_batch(1)
@@ -221,7 +221,7 @@ def test_a_first_step_that_nobody_announced_has_no_duration(make, clock):
 
 
 def test_the_first_step_is_no_measure_of_the_slowest(make, clock):
-    """Compilation makes the first step slow, and says nothing of those to come."""
+    """The first step is not counted as the slowest, because it may include compilation."""
     monitor = make()
     monitor.start_epoch()
     for seconds in (300.0, 2.0, 1.0):
@@ -231,7 +231,7 @@ def test_the_first_step_is_no_measure_of_the_slowest(make, clock):
 
 
 def test_the_slowest_step_is_forgotten_in_the_end(make, clock):
-    """A slow step counts for at least 64 steps and at most 128."""
+    """A slow step stays the slowest for at least 64 and at most 128 steps."""
     monitor = make()
     monitor.start_epoch()
     for index in range(200):
@@ -243,7 +243,7 @@ def test_the_slowest_step_is_forgotten_in_the_end(make, clock):
 
 
 def test_the_iteration_times_the_loader_and_counts_its_errors(make, clock):
-    """The wait for a batch is data wait; an exception of the loader passes and is counted."""
+    """The wait for a batch counts as data wait, and a loader's error is counted and propagates."""
 
     def load():
         for item in "ab":
@@ -266,10 +266,10 @@ def test_the_iteration_times_the_loader_and_counts_its_errors(make, clock):
 
 
 def test_a_loop_that_forgives_its_loader_goes_on(make):
-    """Who catches an error of the loader gets the batches that come after it."""
+    """A loop that catches a loader's error receives the batches that follow."""
 
     class Loader:
-        """Its third batch is broken."""
+        """A data loader whose third batch raises an error."""
 
         def __init__(self):
             self.batch = 0
@@ -296,7 +296,7 @@ def test_a_loop_that_forgives_its_loader_goes_on(make):
 
 
 def test_the_live_words_tell_the_phase_of_a_step_that_hangs(make, clock):
-    """Between two records a reader still sees which phase it is, and since when."""
+    """The live words hold the phase and its start before the next record is published."""
     monitor = make()
     monitor.start_epoch()
     clock.pass_seconds(1.0)
@@ -306,7 +306,7 @@ def test_the_live_words_tell_the_phase_of_a_step_that_hangs(make, clock):
 
 
 def test_values_have_their_words_or_become_free_metrics(make):
-    """Known names are recorded as such; others keep name and split."""
+    """Known names are recorded in fixed words, and other values keep their name and split."""
     monitor = make()
     monitor.log(lr=0.001, grad_norm=2.0, val_iou=0.3, temperature=0.7)
     monitor.log({"loss": 0.75, "val_loss": 0.5}, val_acc=0.9)
@@ -322,7 +322,7 @@ def test_values_have_their_words_or_become_free_metrics(make):
 
 
 def test_an_evaluation_may_name_its_values_in_full(make):
-    """`val_loss` of a validation is the validation loss, as `loss` is."""
+    """`log_validation` records `val_loss` as the validation loss and `val_accuracy` likewise."""
     monitor = make()
     monitor.log_validation(val_loss=0.5, val_accuracy=0.75, val_iou=0.25)
     words = read(monitor)
@@ -332,7 +332,7 @@ def test_an_evaluation_may_name_its_values_in_full(make):
 
 
 def test_names_without_room_are_counted_each_time(make):
-    """Of a thousand values 64 are kept, under their own names, on every step."""
+    """Only 64 free metrics are kept, and the other names are counted as dropped on every step."""
     monitor = make()
     for step in range(2):
         monitor.log({f"value_{number}": number + step for number in range(1000)})
@@ -344,7 +344,7 @@ def test_names_without_room_are_counted_each_time(make):
 
 
 def test_evaluations_are_counted_until_one_is_better(make):
-    """No improvement for three evaluations is told as three."""
+    """Evaluations since the last improvement are counted, including one whose value is NaN."""
     monitor = make(watch="val_iou", watch_mode="max")
     for iou in (0.5, 0.4, math.nan, 0.5):
         monitor.log_validation(loss=1.0, iou=iou)
@@ -355,7 +355,7 @@ def test_evaluations_are_counted_until_one_is_better(make):
 
 
 def test_values_that_are_not_finite_are_counted(make):
-    """A NaN loss is recorded as NaN and counted, as is an infinite gradient norm."""
+    """NaN and infinite losses and gradient norms are recorded and counted."""
     monitor = make()
     for loss in (1.0, math.nan, math.inf):
         monitor.update_batch(1, loss=loss, gradient_norm=math.inf)
@@ -369,7 +369,7 @@ def test_values_that_are_not_finite_are_counted(make):
 
 
 def test_a_spike_that_is_over_was_one(make):
-    """It is counted although the losses are looked at together; its event has its fifth loss."""
+    """A spike that ended between two publications is counted, and its event has its fifth loss."""
     monitor = make()
     for loss in [1.0] * 50 + [9.0] * 6 + [1.0]:
         monitor.update_batch(1, loss=loss)
@@ -382,7 +382,7 @@ def test_a_spike_that_is_over_was_one(make):
 
 
 def test_a_step_that_takes_long_is_published_with_what_is_told_once_a_second(make, clock):
-    """A NaN is counted in the record of its own step, not in the next one."""
+    """A NaN loss of a slow step is counted in the record of the same step."""
     monitor = make()
     for loss in (1.0, math.nan):
         clock.pass_seconds(60.0)
@@ -391,7 +391,7 @@ def test_a_step_that_takes_long_is_published_with_what_is_told_once_a_second(mak
 
 
 def test_progress_totals_and_checkpoints_are_told(make, clock):
-    """What there is to do, what was done, and when it was last made safe."""
+    """The epoch, the totals, the global step and the time of the last checkpoint are recorded."""
     monitor = make(total_epochs=3, epoch_steps=100, global_step=500)
     monitor.start_epoch()
     monitor.start_epoch()
@@ -405,7 +405,7 @@ def test_progress_totals_and_checkpoints_are_told(make, clock):
 
 
 def test_alerts_are_bits(make):
-    """An alert is raised until it is cleared; an unknown one is an error of ours."""
+    """An alert's bit is set until the alert is cleared, and an unknown alert counts as an error."""
     monitor = make()
     monitor.raise_alert("memory_pressure")
     monitor.raise_alert("gpu_temperature")
@@ -418,7 +418,7 @@ def test_alerts_are_bits(make):
 
 
 def test_another_thread_may_log(make, clock):
-    """What a thread logs is recorded by the next second's step."""
+    """A value logged by another thread is recorded with a later step."""
     monitor = make()
     thread = threading.Thread(target=monitor.log, kwargs={"val_iou": 0.25})
     thread.start()
@@ -429,7 +429,7 @@ def test_another_thread_may_log(make, clock):
 
 
 def test_hostile_arguments_never_reach_the_loop(make, caplog):
-    """Whatever is passed, nothing is raised; the tenth error switches the monitor off."""
+    """No argument makes a method raise, and the tenth error switches the monitor off."""
 
     class Hostile:
         def __getattr__(self, name):
@@ -458,7 +458,7 @@ def test_hostile_arguments_never_reach_the_loop(make, caplog):
 
 @pytest.mark.parametrize("step", ["x", 3j, -1, 10**400, None, [1, 2]], ids=str)
 def test_a_step_that_is_none_resumes_nothing(make, step):
-    """It is counted as an error, and later steps are recorded as usual."""
+    """An invalid global step is counted as an error, and later steps are counted from 0."""
     monitor = make(global_step=step)
     assert monitor.errors.count == 1
     monitor.resume(step)
@@ -469,7 +469,7 @@ def test_a_step_that_is_none_resumes_nothing(make, step):
 
 
 def test_names_and_ranks_may_be_of_other_types(make):
-    """A trial's number names a run; a rank may come from the environment as it is."""
+    """A number as the run's name and texts as rank and world size are accepted."""
     monitor = make(run=7, rank="3", world_size="8", framework="x" * 5000)
     assert (monitor.run, monitor.rank, monitor.world_size) == ("7", 3, 8)
     assert read(monitor)["identity"].static["framework"] == "x" * 200
@@ -477,7 +477,7 @@ def test_names_and_ranks_may_be_of_other_types(make):
 
 @pytest.mark.parametrize("nonsense", [{"rank": "first"}, {"run_dir": 7}, {"attempt": [1]}], ids=str)
 def test_nonsense_makes_a_silent_monitor(nonsense, caplog):
-    """The loop goes on, with one warning."""
+    """Invalid arguments cause one warning and a monitor without a run file."""
     monitor = TrainingMonitor("r", environ={}, **nonsense)
     monitor.update_batch(1, loss=0.5)
     assert monitor.path is None
@@ -485,7 +485,7 @@ def test_nonsense_makes_a_silent_monitor(nonsense, caplog):
 
 
 def test_a_monitor_that_is_off_does_nothing(tmp_path):
-    """No file is made, and every method still works as a caller expects."""
+    """A disabled monitor makes no file, and its methods still work as a caller expects."""
     monitor = TrainingMonitor(run_dir=tmp_path, enabled=False)
     monitor.start_epoch()
     assert list(monitor.batches([1, 2])) == [1, 2]
@@ -498,7 +498,7 @@ def test_a_monitor_that_is_off_does_nothing(tmp_path):
 
 
 def test_a_context_that_ends_well_is_a_finished_run(make):
-    """Leaving the context finishes the run; leaving it by an exception fails it, by its class."""
+    """A context that ends normally finishes the run, and an exception fails it."""
     with make() as monitor:
         monitor.update_batch(1)
     assert read(monitor)["state"] == runfile.State.FINISHED
@@ -511,7 +511,7 @@ def test_a_context_that_ends_well_is_a_finished_run(make):
 
 
 def test_a_run_that_is_over_says_so(make, caplog):
-    """A cell of a notebook that is run twice records nothing the second time."""
+    """A monitor that is used again after its end records nothing and logs one warning."""
     monitor = make()
     with monitor:
         monitor.update_batch(1)
@@ -522,7 +522,7 @@ def test_a_run_that_is_over_says_so(make, caplog):
 
 
 def test_a_monitor_that_nobody_holds_is_over(make, tmp_path):
-    """File, map and lock are let go at once, without the collector of cycles."""
+    """An unreferenced monitor finishes and closes its file without the cyclic garbage collector."""
     gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     hook = sys.excepthook
@@ -540,7 +540,7 @@ def test_a_monitor_that_nobody_holds_is_over(make, tmp_path):
 
 
 def test_a_method_that_was_kept_writes_nothing_after_the_end(make):
-    """The file of a run that is over does not change any more."""
+    """Methods called after the end of the run do not change its file."""
     monitor = make()
     mark, update_batch, log = monitor.mark, monitor.update_batch, monitor.log
     update_batch(1)
@@ -554,7 +554,7 @@ def test_a_method_that_was_kept_writes_nothing_after_the_end(make):
 
 
 def test_an_uncaught_exception_is_recorded_with_its_class(tmp_path):
-    """The interpreter's own report stays as it was."""
+    """An uncaught exception is recorded with its class, and its traceback is printed as usual."""
     code = """
 from trainvitals import TrainingMonitor
 monitor = TrainingMonitor("r")
@@ -568,7 +568,7 @@ raise FloatingPointError("boom")
 
 
 def test_a_script_that_ends_says_so(tmp_path):
-    """Nobody has to call finish; how well it ended is for the exit code to say."""
+    """A script that ends without calling `finish` leaves the state ENDED."""
     run_python(
         "from trainvitals import TrainingMonitor as T; m = T('r'); m.update_batch(1)", tmp_path
     )
@@ -578,7 +578,7 @@ def test_a_script_that_ends_says_so(tmp_path):
 
 
 def test_a_forked_child_never_writes(make, tmp_path):
-    """A worker's calls are lost, its end is not the run's, it holds no file and makes none."""
+    """The monitor in a forked child writes nothing, ends nothing and keeps no file open."""
     monitor = make()
     update_batch, log = monitor.update_batch, monitor.log  # as a data set might keep them
     monitor.update_batch(1)
@@ -605,14 +605,14 @@ def test_a_forked_child_never_writes(make, tmp_path):
 
 
 class OutOfMemoryError(RuntimeError):
-    """What frameworks raise, under this name, when the device has no memory left."""
+    """The error that frameworks raise, under this name, if the device has no memory left."""
 
 
 @pytest.mark.parametrize(
     ("exception", "is_noted"), [(OutOfMemoryError(), True), (MemoryError(), False)]
 )
 def test_only_memory_of_the_device_is_noted_as_such(make, exception, is_noted):
-    """Python's MemoryError, which is about the host's, fails a run and is not noted."""
+    """Only the device's OutOfMemoryError is recorded as out of memory, not Python's MemoryError."""
     monitor = make()
     monitor.fail(exception)
     words = read(monitor)
@@ -621,12 +621,12 @@ def test_only_memory_of_the_device_is_noted_as_such(make, exception, is_noted):
 
 
 def make_monitor_in_worker(path):
-    """Make a monitor, as a script that is imported by a worker does, and tell whether it has a file."""
+    """Make a monitor as an imported training script does, and return whether it has a file."""
     return TrainingMonitor("w", run_dir=path).path is not None
 
 
 def test_a_worker_of_multiprocessing_makes_no_file(tmp_path):
-    """A daemonic child is a loader's worker, unless it is told its rank."""
+    """A monitor in a daemonic child without a given rank makes no run file."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(make_monitor_in_worker, (str(tmp_path),)) is False
     assert list(tmp_path.iterdir()) == []
@@ -634,7 +634,7 @@ def test_a_worker_of_multiprocessing_makes_no_file(tmp_path):
 
 @pytest.mark.parametrize("trouble", ["missing", "read-only", "file", "no fcntl"])
 def test_training_goes_on_without_a_run_file(tmp_path, trouble, monkeypatch, caplog):
-    """One warning, and the monitor works as before but for the exporter."""
+    """Without a run file, one warning is logged and the monitor still measures throughput."""
     run_dir = tmp_path / "runs"
     if trouble == "missing":
         run_dir = Path("/proc/nowhere/runs")
@@ -659,7 +659,7 @@ def test_training_goes_on_without_a_run_file(tmp_path, trouble, monkeypatch, cap
 
 
 def test_a_file_that_is_deleted_under_the_run_does_not_matter(make, caplog):
-    """The mapping outlives the name; the end of the run says so."""
+    """A deleted run file causes no errors, and a warning at the end of the run."""
     monitor = make()
     monitor.path.unlink()
     for _ in range(10):
@@ -672,7 +672,7 @@ def test_a_file_that_is_deleted_under_the_run_does_not_matter(make, caplog):
 
 
 def test_two_monitors_never_share_a_file(make):
-    """Two runs of one process have a file each."""
+    """Two monitors of one process have separate files."""
     first, second = make(), make()
     first.update_batch(1)
     second.update_batch(5)
@@ -681,7 +681,7 @@ def test_two_monitors_never_share_a_file(make):
 
 
 def test_the_client_tells_what_it_costs(make):
-    """One step of 64 is measured, and stands for all."""
+    """The monitor records its own overhead, which is measured on one step of 64."""
     monitor = make()
     for _ in range(129):
         monitor.update_batch(1)
@@ -689,7 +689,7 @@ def test_the_client_tells_what_it_costs(make):
 
 
 def test_a_batch_of_odd_types_is_counted(make):
-    """Counts may be numpy integers or floats that are whole."""
+    """Sample and token counts may be whole floats or booleans."""
     monitor = make()
     monitor.update_batch(2.0, 3)
     monitor.update_batch(True, tokens=4)  # noqa: FBT003 - what some loops pass
@@ -698,7 +698,7 @@ def test_a_batch_of_odd_types_is_counted(make):
 
 
 def test_a_value_that_cannot_be_read_is_told_once(make, caplog):
-    """An array of another framework is not waited for; what to pass instead is said."""
+    """A loss that cannot be read without waiting is skipped and causes one log message."""
 
     class Array:
         """An array that is computed in the background."""

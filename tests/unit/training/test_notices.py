@@ -1,4 +1,4 @@
-"""A run tells people of its alerts, and nothing about telling them can hurt it."""
+"""Notifications that a training run sends about its alerts."""
 
 import json
 import os
@@ -19,14 +19,14 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 @pytest.fixture
 def receiver():
-    """Yield a webhook's receiver."""
+    """Yield a webhook receiver."""
     with WebhookReceiver() as receiver:
         yield receiver
 
 
 @pytest.fixture
 def make(tmp_path, receiver):
-    """Yield a function that makes monitors that tell the receiver."""
+    """Yield a function that makes monitors that notify the receiver, and finish them at the end."""
     monitors = []
 
     def make(**options):
@@ -42,7 +42,7 @@ def make(tmp_path, receiver):
 
 
 def titles(receiver):
-    """Return what came, in one word for its state and its title."""
+    """Return the sorted states and titles of the received alerts."""
     return sorted(
         (each.json["status"], alert["labels"]["alertname"])
         for each in receiver.messages
@@ -51,7 +51,7 @@ def titles(receiver):
 
 
 def run_python(code, tmp_path, **environ):
-    """Run a training script; give its exit code, its duration and what it wrote."""
+    """Run a training script and return its exit code, its duration and its output."""
     began = time.monotonic()
     answer = subprocess.run(
         [sys.executable, "-c", code],
@@ -67,7 +67,7 @@ def run_python(code, tmp_path, **environ):
 
 
 def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over(make, receiver):
-    """Each once, however often the loop says it, with run and host."""
+    """An alert is sent once when it is raised and once when it is cleared, with run and host."""
     monitor = make()
     for _ in range(3):
         monitor.raise_alert("memory_pressure", "High memory usage: 93.0%")
@@ -89,7 +89,7 @@ def test_an_alert_is_told_when_it_is_raised_and_when_it_is_over(make, receiver):
 
 
 def test_a_loss_that_is_no_number_is_told(make, receiver):
-    """It is told with the next second, and once."""
+    """A NaN loss is sent once, and later NaN or infinite losses are not sent again."""
     monitor = make()
     for loss in (1.0, float("nan"), float("nan")):
         monitor.update_batch(1, loss=loss)
@@ -103,7 +103,7 @@ def test_a_loss_that_is_no_number_is_told(make, receiver):
 
 
 def test_a_loss_that_jumps_is_told(make, receiver):
-    """After a hundred steps of 1, five of 50."""
+    """A jump of the loss from 1 to 50 sends a notification of a loss spike."""
     monitor = make()
     for step in range(200):
         monitor.update_batch(1, loss=50.0 if step > 110 else 1.0)
@@ -111,7 +111,7 @@ def test_a_loss_that_jumps_is_told(make, receiver):
 
 
 def test_nobody_is_told_unless_somebody_asks(make, receiver):
-    """A destination in the environment alone sends nothing."""
+    """A destination in the environment sends nothing unless notifications are switched on."""
     url = {"WEBHOOK_URL": receiver.url()}
     for options in (
         {"notify": None, "environ": url},
@@ -140,7 +140,7 @@ def test_nobody_is_told_unless_somebody_asks(make, receiver):
     ],
 )
 def test_what_cannot_be_is_said_once_and_training_goes_on(make, caplog, environ, words):
-    """Half a destination is a warning, without its value."""
+    """An invalid destination causes one warning that does not contain its value."""
     monitor = make(notify=None, environ=environ)
     monitor.update_batch(1)
     assert monitor.errors.count == 0
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_said_once_and_training_goes_on(make, caplog, environ,
 
 
 def test_one_rank_tells_of_the_run_and_one_of_each_machine(make, receiver):
-    """Of 16 ranks on two machines, rank 0 tells all, rank 8 what is of its machine, the others nothing."""
+    """Rank 0 sends the alerts of the run, and one rank of each machine those of the machine."""
     ranks = {
         rank: make(
             rank=rank, environ={"RANK": str(rank), "LOCAL_RANK": str(rank % 8), "WORLD_SIZE": "16"}
@@ -179,7 +179,7 @@ def test_one_rank_tells_of_the_run_and_one_of_each_machine(make, receiver):
 
 
 def test_the_callback_tells_what_it_prints(make, receiver):
-    """With the value and the threshold; what is only unusual is kept to the exporter."""
+    """The notification of a resource callback has the same text as the printed alert."""
     printed = []
     monitor = make()
     callback = ResourceMonitor(
@@ -217,7 +217,7 @@ p.start(); p.join(); monitor.raise_alert("io_bottleneck")
     ],
 )
 def test_children_that_are_forked_tell_nobody(tmp_path, receiver, body):
-    """A worker's copy of the monitor is silent; the run's own tells once."""
+    """The monitor in a forked child sends nothing, and the run's own monitor sends one alert."""
     code, _, said = run_python(
         LOOP.format(body=body), tmp_path, TRAINVITALS_NOTIFY="1", WEBHOOK_URL=receiver.url()
     )
@@ -226,7 +226,7 @@ def test_children_that_are_forked_tell_nobody(tmp_path, receiver, body):
 
 
 def test_a_spawned_worker_has_no_thread(tmp_path, receiver):
-    """It runs the script's module and gets a copy of the monitor, and tells nobody."""
+    """A monitor in a spawned worker starts no thread and sends nothing."""
     script = tmp_path / "train.py"
     script.write_text(
         "import multiprocessing, threading\n"
@@ -251,7 +251,7 @@ def test_a_spawned_worker_has_no_thread(tmp_path, receiver):
 
 
 def test_an_exception_that_nobody_caught_is_told(tmp_path, receiver):
-    """The program ends as it would, and its last words arrive."""
+    """An uncaught exception sends "run failed" without the exception's message."""
     code, _, said = run_python(
         LOOP.format(body="raise MemoryError('SECRET')"),
         tmp_path,
@@ -265,7 +265,7 @@ def test_an_exception_that_nobody_caught_is_told(tmp_path, receiver):
 
 
 def test_a_run_ends_in_time_whatever_the_network_does(tmp_path):
-    """With a name server that never answers, the steps cost the same and the end waits five seconds."""
+    """With an unresponsive name server, steps are not delayed and the run ends in time."""
     body = """
 import socket, threading
 socket.getaddrinfo = lambda *a, **k: threading.Event().wait(300)
@@ -288,7 +288,7 @@ print("loop", time.monotonic() - began)
 
 
 def test_a_monitor_that_tells_nobody_loads_no_network():
-    """Three lines in a loop do not pay for a client of HTTP or mail."""
+    """A monitor without notifications imports no HTTP or mail client."""
     code = (
         "import sys; from trainvitals import TrainingMonitor; TrainingMonitor('x').finish();"
         "print(sorted({'urllib.request', 'smtplib', 'tenacity', 'circuitbreaker', 'ssl',"

@@ -1,4 +1,4 @@
-"""The pace of batches and what is usual for a run, on a clock that the test moves."""
+"""The pace of batches and a run's usual values, on a clock that the test advances."""
 
 from itertools import cycle, islice
 
@@ -6,18 +6,18 @@ from trainvitals.training.pace import Baseline, Pace, Stretch, Usual
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     def __init__(self):
         self.seconds = 0.0
 
     def __call__(self):
-        """Return the time."""
+        """Return the time in seconds."""
         return self.seconds
 
 
 def train(pace, clock, *, wait, compute, samples=8, steps=1):
-    """Do one batch."""
+    """Complete one batch."""
     clock.seconds += wait
     pace.begin_batch()
     clock.seconds += compute
@@ -25,7 +25,7 @@ def train(pace, clock, *, wait, compute, samples=8, steps=1):
 
 
 def test_a_batch_is_measured_from_the_end_of_the_one_before():
-    """Two batches of 1 s wait and 3 s work: 4 s a step, a quarter of it waiting."""
+    """Batches of 1 s wait and 3 s work take 4 s a step, of which 25% is data wait."""
     clock = Clock()
     pace = Pace(clock=clock)
     pace.wait()
@@ -38,7 +38,7 @@ def test_a_batch_is_measured_from_the_end_of_the_one_before():
 
 
 def test_the_first_batch_of_an_epoch_is_left_out():
-    """It waits for the workers to start."""
+    """The first batch of an epoch is not measured, because it waits for the workers to start."""
     clock = Clock()
     pace = Pace(clock=clock)
     pace.pause()
@@ -49,7 +49,7 @@ def test_the_first_batch_of_an_epoch_is_left_out():
 
 
 def test_what_goes_by_in_a_pause_does_not_count():
-    """Neither does the time between the last batch and the pause."""
+    """The time of a pause is not counted."""
     clock = Clock()
     pace = Pace(clock=clock)
     pace.wait()
@@ -62,7 +62,7 @@ def test_what_goes_by_in_a_pause_does_not_count():
 
 
 def test_batches_are_accumulated_for_a_step():
-    """Four batches of 2 s for one step: a step takes 8 s."""
+    """A step of four batches of 2 s takes 8 s."""
     clock = Clock()
     pace = Pace(clock=clock)
     pace.wait()
@@ -72,7 +72,7 @@ def test_batches_are_accumulated_for_a_step():
 
 
 def test_between_two_looks_only_what_came_between_counts():
-    """The difference of two totals is the stretch between them."""
+    """The difference of two totals covers the batches between them."""
     clock = Clock()
     pace = Pace(clock=clock)
     pace.wait()
@@ -83,21 +83,21 @@ def test_between_two_looks_only_what_came_between_counts():
 
 
 def test_nothing_is_known_without_batches():
-    """No steps, no rates."""
+    """Without batches, the rates are None."""
     assert Stretch().step_seconds is None
     assert Stretch().samples_per_second is None
     assert Stretch().data_wait_percent is None
 
 
 class Run:
-    """A run that is looked at every second."""
+    """A run whose values are compared with the baseline every second."""
 
     def __init__(self, **settings):
         self.seconds = 0.0
         self.baseline = Baseline(clock=lambda: self.seconds, **settings)
 
     def look(self, values, name="step_seconds"):
-        """Look once for each value; give the texts of what was told, and of what was cleared."""
+        """Compare each value and return the texts of raised and of cleared findings."""
         told, cleared = [], []
         for value in values:
             self.seconds += 1
@@ -107,13 +107,13 @@ class Run:
         return told, cleared
 
     def learn(self, name="step_seconds", pattern=(0.99, 1.0, 1.01)):
-        """Look until the usual is learned."""
+        """Compare values until the baseline has learned the usual value."""
         self.look([50.0, 50.0, 50.0], name)
         self.look(islice(cycle(pattern), 30), name)
 
 
 def test_the_usual_is_the_median_after_the_warm_up():
-    """Three slow looks at the start are left out, and twenty are needed."""
+    """The usual value is unknown until there are 20 comparisons after three of warm-up."""
     run = Run()
     run.look([50.0, 50.0, 50.0])
     run.look([1.0] * 19)
@@ -123,7 +123,7 @@ def test_the_usual_is_the_median_after_the_warm_up():
 
 
 def test_a_slow_step_must_last_to_be_told():
-    """A minute of twice the usual time is told once; a quarter of that at the usual clears it."""
+    """A step time that is doubled for a minute is reported once, and cleared after 16 s at 1 s."""
     run = Run()
     run.learn()
     assert run.look([2.0] * 60) == ([], [])
@@ -137,14 +137,14 @@ def test_a_slow_step_must_last_to_be_told():
 
 
 def test_a_short_disturbance_is_not_told():
-    """One usual look in between starts the minute again."""
+    """One usual value resets the minute after which a deviation is reported."""
     run = Run()
     run.learn()
     assert run.look(([2.0] * 50 + [1.0]) * 4) == ([], [])
 
 
 def test_only_the_bad_direction_counts():
-    """Quicker steps, more throughput and more use are no alarm."""
+    """Faster steps, higher throughput and higher GPU use are not reported."""
     for name, better in (
         ("step_seconds", 0.1),
         ("samples_per_second", 9.0),
@@ -156,7 +156,7 @@ def test_only_the_bad_direction_counts():
 
 
 def test_throughput_and_use_are_told_when_they_fall():
-    """With their own names and bits."""
+    """A drop of throughput and a drop of GPU use are reported with texts and bits of their own."""
     run = Run()
     run.learn("samples_per_second", (99.0, 100.0, 101.0))
     assert run.look([40.0] * 61, "samples_per_second")[0] == ["40 samples/s, usually 100"]
@@ -169,21 +169,21 @@ def test_throughput_and_use_are_told_when_they_fall():
 
 
 def test_a_run_that_scatters_is_allowed_to():
-    """Half as much again is no alarm where steps take from 0.5 to 1.5 s anyway."""
+    """A step time of 2.2 s is not reported if steps usually take from 0.5 to 1.5 s."""
     run = Run()
     run.learn(pattern=(0.5, 0.75, 1.0, 1.25, 1.5))
     assert run.look([2.2] * 100) == ([], [])
 
 
 def test_a_small_change_of_a_steady_run_is_no_alarm():
-    """A quarter of the usual is allowed, however little it scatters."""
+    """A deviation below a quarter of the usual value is not reported."""
     run = Run()
     run.learn(pattern=(1.0,))
     assert run.look([1.24] * 100) == ([], [])
 
 
 def test_a_new_pace_becomes_the_usual_one():
-    """After two hundred looks, and the alarm clears."""
+    """A new step time becomes the usual one after 200 comparisons, and the alert clears."""
     run = Run()
     run.learn()
     told, cleared = run.look([2.0] * 230)
@@ -193,7 +193,7 @@ def test_a_new_pace_becomes_the_usual_one():
 
 
 def test_unknown_values_change_nothing():
-    """None and NaN."""
+    """None and NaN do not change the usual value."""
     run = Run()
     run.learn()
     assert run.look([None, float("nan")] * 100) == ([], [])

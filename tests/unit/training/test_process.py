@@ -1,4 +1,4 @@
-"""The identity of a process, and what its interpreter reports of a run."""
+"""The identity of a process and the interpreter hooks that report the end of a run."""
 
 import gc
 import os
@@ -16,34 +16,34 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 
 class Run:
-    """Keeps what it is told."""
+    """A run that records the calls it receives."""
 
     def __init__(self):
         self.told = []
 
     def finish(self):
-        """Keep that it is over."""
+        """Record the call."""
         self.told.append("finish")
 
     def fail(self, exception=None):
-        """Keep that it failed, and why."""
+        """Record the class of the exception."""
         self.told.append(type(exception).__name__)
 
     def silence(self):
-        """Keep that this is a child."""
+        """Record that this process is a child."""
         self.told.append("silence")
 
 
 @pytest.fixture(autouse=True)
 def told_before(monkeypatch):
-    """Return what the hook that was there before is told, and let no other hook stay."""
+    """Return the list of what the previous exception hook receives, and restore the hook."""
     told = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, *_: told.append(kind.__name__))
     return told
 
 
 def run_script(code, tmp_path, *flags):
-    """Run a script that says nothing, and give state and last words of its only run file."""
+    """Run a script that prints no errors; return the state and last words of its run file."""
     answer = subprocess.run(
         [sys.executable, *flags, "-c", f"from trainvitals import TrainingMonitor\n{code}"],
         env=os.environ
@@ -59,7 +59,7 @@ def run_script(code, tmp_path, *flags):
 
 
 def test_runs_are_told_of_an_error_each_and_the_hook_before_them_too(told_before):
-    """The latest comes first."""
+    """An uncaught exception reaches every run and the previous hook."""
     runs = [Run(), Run()]
     hooks = [InterpreterHooks(run, run.silence) for run in runs]
     sys.excepthook(KeyError, KeyError("x"), None)
@@ -70,7 +70,7 @@ def test_runs_are_told_of_an_error_each_and_the_hook_before_them_too(told_before
 
 
 def test_hooks_leave_in_any_order(told_before):
-    """A hundred runs, each begun before the one before it ended, leave nothing behind."""
+    """The hooks of 100 overlapping runs are removed without a trace."""
     before = sys.excepthook
     run, last = Run(), None
     for _ in range(100):
@@ -84,7 +84,7 @@ def test_hooks_leave_in_any_order(told_before):
 
 
 def test_a_run_that_nobody_holds_goes():
-    """What is left of it tells nobody."""
+    """A deleted run does not receive a later exception."""
     run = Run()
     hooks = InterpreterHooks(run, run.silence)
     told = run.told
@@ -99,7 +99,7 @@ def test_a_run_that_nobody_holds_goes():
 
 
 def test_a_hook_that_took_our_place_hides_no_error(tmp_path):
-    """Programs that draw their tracebacks themselves seldom call the hook before theirs."""
+    """An error is recorded even if a later hook does not call the run's hook."""
     code = (
         "import sys\nmonitor = TrainingMonitor('r')\n"
         "sys.excepthook = lambda *_: None\nraise ArithmeticError\n"
@@ -108,13 +108,13 @@ def test_a_hook_that_took_our_place_hides_no_error(tmp_path):
 
 
 def test_an_error_of_before_the_run_is_not_the_runs(tmp_path):
-    """`sys.last_value` may be old."""
+    """An error in `sys.last_value` from before the run does not fail the run."""
     code = "import sys\nsys.last_value = KeyError()\nmonitor = TrainingMonitor('r')\n"
     assert run_script(code, tmp_path) == (runfile.State.ENDED, "")
 
 
 def test_no_warning_of_ours_ends_a_program(tmp_path):
-    """With every warning an error and assertions off, in development mode, nothing is said."""
+    """With `-W error`, `-X dev` and `-O`, a training script prints no warning."""
     code = (
         "monitor = TrainingMonitor('r')\nmonitor.start_epoch()\n"
         "for batch in monitor.batches([1, 2]):\n    monitor.update_batch(1, loss=0.5)\n"
@@ -125,7 +125,7 @@ def test_no_warning_of_ours_ends_a_program(tmp_path):
 
 
 def test_a_process_tells_itself_from_others():
-    """Start, boot and namespace are those that /proc tells of this process."""
+    """`read_self` returns the start, boot id and PID namespace that `/proc` shows."""
     ticks, boot, namespace = read_self()
     assert ticks == int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     assert boot.hex() == Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace(
@@ -135,5 +135,5 @@ def test_a_process_tells_itself_from_others():
 
 
 def test_without_procfs_a_process_does_not_know_itself(tmp_path):
-    """Zeros mean unknown."""
+    """Without `/proc`, `read_self` returns zeros."""
     assert read_self(procfs=tmp_path) == (0, bytes(16), 0)

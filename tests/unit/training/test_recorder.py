@@ -1,4 +1,4 @@
-"""Making and keeping a run file, whatever the run directory is like."""
+"""Creation and maintenance of a run file in any kind of run directory."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 @pytest.fixture
 def recorder(tmp_path):
-    """Yield the recorder of a run file in a directory that is made for it."""
+    """Yield the recorder of a run file in a newly created directory."""
     recorder = Recorder(
         create_run_file(Identity("a/b", rank=2, pid=os.getpid()), tmp_path / "runs")
     )
@@ -33,7 +33,7 @@ def recorder(tmp_path):
 
 
 def run_python(code, *arguments, wrapper=()):
-    """Run code in a process of its own and give what it printed."""
+    """Run code in a separate process and return its standard output."""
     answer = subprocess.run(
         [*wrapper, sys.executable, "-c", code, *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(SOURCE_ROOT)},
@@ -47,7 +47,7 @@ def run_python(code, *arguments, wrapper=()):
 
 
 def test_the_directory_and_the_file_have_the_documented_modes(recorder):
-    """Anyone may read a run file and add one; only its owner may take it away."""
+    """Anyone may read a run file and add one, but only its owner may delete it."""
     assert stat.S_IMODE(recorder.path.parent.stat().st_mode) == 0o1777
     assert stat.S_IMODE(recorder.path.stat().st_mode) == 0o644
     assert recorder.path.stat().st_size == 16384
@@ -55,7 +55,7 @@ def test_the_directory_and_the_file_have_the_documented_modes(recorder):
 
 
 def test_the_file_is_readable_whatever_the_umask(tmp_path):
-    """An exporter of another user reads the file of a user with a strict umask."""
+    """A run file is readable by other users even if the owner's umask is strict."""
     before = os.umask(0o077)
     try:
         file = create_run_file(Identity("r"), tmp_path)
@@ -66,7 +66,7 @@ def test_the_file_is_readable_whatever_the_umask(tmp_path):
 
 
 def test_what_is_published_is_in_the_file(recorder):
-    """Both records, a name and the last words are read from the file by another descriptor."""
+    """Both records, a metric's name and the last words can be read from the file."""
     recorder.step.words[runfile.STEP["loss"]] = 0.5
     recorder.step.publish(2.5, 1e9)
     number = recorder.find_metric("val_iou", "validation")
@@ -83,14 +83,14 @@ def test_what_is_published_is_in_the_file(recorder):
 
 
 def test_the_65th_free_name_finds_no_room(recorder):
-    """Free metrics are bounded; a name that is known keeps its number."""
+    """At most 64 free metrics get a number, and a known name keeps its number."""
     numbers = [recorder.find_metric(f"m{index}", "") for index in range(65)]
     assert numbers == [*range(64), None]
     assert recorder.find_metric("m7", "") == 7
 
 
 def test_the_lock_is_held_until_the_recorder_closes(recorder):
-    """Another process sees the holder of the lock, and sees it go."""
+    """The lock of a run file is held by its process until the recorder closes."""
     code = """
 import fcntl, os, struct, sys
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
@@ -104,7 +104,7 @@ print(answer[4] if answer[0] != fcntl.F_UNLCK else "free")
 
 
 def test_a_symlink_in_place_of_the_directory_is_refused(tmp_path):
-    """A planted link must not lead the files elsewhere."""
+    """A symbolic link in place of the run directory is refused, and its target stays empty."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RunFileUnavailableError, match="cannot use the run directory"):
@@ -113,14 +113,14 @@ def test_a_symlink_in_place_of_the_directory_is_refused(tmp_path):
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
-    """The message names the directory and what to do."""
+    """If the run directory is a file, the error names the setting that changes the directory."""
     (tmp_path / "runs").write_text("")
     with pytest.raises(RunFileUnavailableError, match="set TRAINVITALS_RUN_DIR"):
         create_run_file(Identity("r"), tmp_path / "runs")
 
 
 def test_a_full_file_system_is_met_when_the_file_is_made(tmp_path):
-    """A tmpfs of one page has no room for a run file: an error at once, no SIGBUS later."""
+    """On a full file system, the creation fails at once and no later write raises SIGBUS."""
     code = """
 import subprocess, sys
 from pathlib import Path
@@ -138,14 +138,14 @@ except RunFileUnavailableError as error:
 
 
 def test_a_system_without_record_locks_is_told_so(tmp_path, monkeypatch):
-    """On Windows there is no fcntl: no file, one clear message."""
+    """Without `fcntl`, as on Windows, no file is made and the error names the reason."""
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(RunFileUnavailableError, match="no record locks"):
         create_run_file(Identity("r"), tmp_path)
 
 
 def test_a_system_that_sets_no_room_aside_is_told_so(tmp_path, monkeypatch):
-    """On macOS there is no posix_fallocate, and a file without its blocks could kill the trainer."""
+    """Without `posix_fallocate`, as on macOS, no file is made and the error names the reason."""
     monkeypatch.delattr(os, "posix_fallocate")
     with pytest.raises(RunFileUnavailableError, match="sets no room aside"):
         create_run_file(Identity("r"), tmp_path)
@@ -153,7 +153,7 @@ def test_a_system_that_sets_no_room_aside_is_told_so(tmp_path, monkeypatch):
 
 
 def test_only_what_died_a_day_ago_is_taken_away(tmp_path):
-    """Files of dead runs go after a day; young ones, foreign ones and live ones stay."""
+    """Run files of dead processes are deleted after a day, and all other files stay."""
     live = create_run_file(Identity("live", pid=1), tmp_path)
     held = tmp_path / "held.0.1.aaaaaaaa.tv"
     held.write_bytes(b"")
@@ -180,7 +180,7 @@ def test_only_what_died_a_day_ago_is_taken_away(tmp_path):
 
 
 def test_nothing_that_touches_a_run_file_truncates():
-    """A mapped file that shrinks kills its trainer with SIGBUS, so no code of ours can shrink one."""
+    """No code that handles run files truncates them, because a shrunken map raises SIGBUS."""
     package = SOURCE_ROOT / "trainvitals"
     touching = [
         path
@@ -194,5 +194,5 @@ def test_nothing_that_touches_a_run_file_truncates():
 
 
 def test_the_lock_constant_is_the_systems():
-    """LOCK_EX | LOCK_NB, written as a number because fcntl is not everywhere."""
+    """The numeric lock constant 6 equals `LOCK_EX | LOCK_NB` of fcntl."""
     assert fcntl.LOCK_EX | fcntl.LOCK_NB == 6

@@ -1,4 +1,4 @@
-"""The lines on the console and the CSV files of the epochs."""
+"""The console lines and the CSV file of each epoch."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ READING = {
 
 
 def test_the_block_is_the_published_one():
-    """Letter by letter."""
+    """The printed block matches the documented format exactly."""
     assert write_block(50, READING) == (
         "[Resources] Batch 50:\n"
         "  GPU 0: 87.3% util, 8192/16384 MB (50%), 72°C\n"
@@ -51,7 +51,7 @@ def test_the_block_is_the_published_one():
 
 
 def test_the_alerts_are_the_published_ones():
-    """Letter by letter, below an empty line."""
+    """The printed alerts match the documented format exactly, below an empty line."""
     texts = [
         "GPU underutilized: 42.3% (threshold: 50%)",
         "High memory usage: 92.1% (threshold: 90%)",
@@ -64,7 +64,7 @@ def test_the_alerts_are_the_published_ones():
 
 
 def test_what_is_over_has_a_line():
-    """One for each alert, none where there is none."""
+    """Each cleared alert is printed on a line, and nothing is printed without one."""
     assert write_cleared(["High memory usage: 85.0% (threshold: 90%)"]) == (
         "[Resources] cleared: High memory usage: 85.0% (threshold: 90%)\n"
     )
@@ -72,7 +72,7 @@ def test_what_is_over_has_a_line():
 
 
 def test_what_is_unknown_is_left_out():
-    """Parts of a line, and the line where nothing of it is known."""
+    """Unknown values are omitted, as are lines of which no value is known."""
     metrics = {"gpu_1_temp_c": 34.0, "cpu_percent": 45.2, "io_wait_pct": 5.3}
     assert write_block(0, metrics) == (
         "[Resources] Batch 0:\n  GPU 1: 34°C\n  CPU: 45.2%\n  I/O: Wait 5.3%\n"
@@ -81,7 +81,7 @@ def test_what_is_unknown_is_left_out():
 
 
 def test_every_gpu_has_a_line():
-    """In the order of their numbers."""
+    """Each GPU has a line, in the order of the GPU numbers."""
     metrics = {"gpu_10_util": 3.0, "gpu_2_util": 2.0, "gpu_0_util": 1.0}
     assert write_block(0, metrics).splitlines()[1:] == [
         "  GPU 0: 1.0% util",
@@ -91,19 +91,19 @@ def test_every_gpu_has_a_line():
 
 
 def test_the_available_share_of_memory_is_shown():
-    """6 of 24 GB are a quarter."""
+    """6000 available of 24000 MB are printed as 25%."""
     metrics = {"memory_available_mb": 6000.0, "memory_system_mb": 24000.0, "memory_percent": 75.0}
     assert "  Memory: 6000/24000 MB available (25%)\n" in write_block(0, metrics)
 
 
 def test_it_goes_to_standard_output(capsys):
-    """And nothing to standard error."""
+    """The console writes to standard output and not to standard error."""
     Console().show("text\n")
     assert capsys.readouterr() == ("text\n", "")
 
 
 def test_a_terminal_without_such_signs_gets_question_marks(monkeypatch):
-    """An ASCII terminal does not stop the console."""
+    """On an ASCII terminal, other characters are replaced by question marks."""
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     Console().show("72°C\n")
@@ -112,7 +112,7 @@ def test_a_terminal_without_such_signs_gets_question_marks(monkeypatch):
 
 @pytest.mark.parametrize("broken", ["closed", "none"])
 def test_a_console_that_is_gone_is_given_up(monkeypatch, broken):
-    """Standard output may be closed, or there may be none."""
+    """A closed or missing standard output causes no error and is not tried again."""
     stream = io.StringIO()
     stream.close()
     monkeypatch.setattr(sys, "stdout", stream if broken == "closed" else None)
@@ -124,7 +124,7 @@ def test_a_console_that_is_gone_is_given_up(monkeypatch, broken):
 
 
 def test_it_goes_where_it_is_told():
-    """The keyword takes the text."""
+    """The console passes its text to the given function."""
     texts = []
     Console(texts.append).show("text\n")
     assert texts == ["text\n"]
@@ -142,7 +142,7 @@ HEADER = "step,timestamp,gpu_0_util,gpu_0_memory_pct,cpu_percent,memory_percent,
 
 @pytest.fixture
 def open_series(tmp_path):
-    """Yield a function that makes time series in the test's directory, closed when it is over."""
+    """Yield a function that makes time series in the test's directory, and close them after."""
     opened = []
 
     def make(directory=tmp_path, **settings):
@@ -156,7 +156,7 @@ def open_series(tmp_path):
 
 @pytest.fixture
 def utc(monkeypatch):
-    """Let local time be that of Greenwich."""
+    """A local time zone of UTC."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -165,7 +165,7 @@ def utc(monkeypatch):
 
 
 def test_a_file_is_the_published_one(tmp_path, utc, open_series):
-    """Header, ISO time without zone, and the columns in their order."""
+    """A file has the documented header, ISO times without zone, and ordered columns."""
     series = open_series(tmp_path / "logs", now=lambda: 1759831200.7)
     series.append(3, 0, METRICS)
     series.append(3, 10, {**METRICS, "gpu_0_util": 87.12345})
@@ -177,14 +177,14 @@ def test_a_file_is_the_published_one(tmp_path, utc, open_series):
 
 
 def test_other_ranks_have_files_of_their_own(tmp_path, open_series):
-    """Rank 0 has the plain name."""
+    """Rank 0 writes `epoch_0.csv`, and another rank adds its number to the name."""
     for rank in (0, 3):
         open_series(rank=rank).append(0, 0, METRICS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_0.csv", "epoch_0.rank3.csv"]
 
 
 def test_each_epoch_has_a_file(tmp_path, open_series):
-    """The next one begins with its first line."""
+    """A new epoch begins a new file."""
     series = open_series()
     for epoch in (0, 0, 1):
         series.append(epoch, 0, METRICS)
@@ -193,7 +193,7 @@ def test_each_epoch_has_a_file(tmp_path, open_series):
 
 
 def test_columns_of_further_gpus_follow_and_then_all_others():
-    """The first five are always there, also without a GPU."""
+    """The first five columns are fixed, followed by those of further GPUs and by all others."""
     names = ["net_sent_mbps", "gpu_10_util", "gpu_1_memory_pct", "gpu_1_util", "gpu_0_temp_c"]
     assert order_columns(dict.fromkeys(names, 1.0)) == [
         *METRICS,
@@ -207,7 +207,7 @@ def test_columns_of_further_gpus_follow_and_then_all_others():
 
 
 def test_the_header_is_fixed_when_the_file_is_made(tmp_path, open_series):
-    """What is missing later is empty; what comes later has its column in the next file."""
+    """A missing value leaves an empty cell, and a new column begins with the next file."""
     series = open_series()
     series.append(0, 0, METRICS)
     series.append(0, 1, {"cpu_percent": 1.0, "net_sent_mbps": 2.0})
@@ -221,7 +221,7 @@ def test_the_header_is_fixed_when_the_file_is_made(tmp_path, open_series):
 
 
 def test_a_file_that_is_there_is_continued_under_its_own_header(tmp_path, open_series):
-    """As after a restart within an epoch, even when the last line was cut."""
+    """An existing file is continued with its own columns, even if its last line is cut."""
     path = tmp_path / "epoch_0.csv"
     path.write_text("step,timestamp,memory_percent\n0,2025-10-07T10:00:00,48.5\n5,2025-10")
     open_series().append(0, 10, METRICS)
@@ -231,7 +231,7 @@ def test_a_file_that_is_there_is_continued_under_its_own_header(tmp_path, open_s
 
 
 def test_a_foreign_file_is_left_alone(tmp_path, caplog, open_series):
-    """It is told, and the next epoch has its file."""
+    """A file that is no resource log is not changed, and one warning is logged."""
     path = tmp_path / "epoch_0.csv"
     path.write_text("name,age\nx,3\n")
     series = open_series()
@@ -246,7 +246,7 @@ def test_a_foreign_file_is_left_alone(tmp_path, caplog, open_series):
 
 
 def test_a_directory_that_cannot_be_made_costs_the_log_only(tmp_path, caplog, open_series):
-    """A file is where the directory should be."""
+    """If the directory cannot be made, one warning is logged."""
     (tmp_path / "logs").write_text("")
     series = open_series(tmp_path / "logs")
     with caplog.at_level(logging.WARNING):
@@ -256,7 +256,7 @@ def test_a_directory_that_cannot_be_made_costs_the_log_only(tmp_path, caplog, op
 
 
 def test_a_line_that_finds_no_room_is_not_written_in_part(tmp_path, caplog, open_series):
-    """On a full disk the file ends with a whole line."""
+    """On a full disk, no line is written in part."""
     series = open_series()
     series.append(0, 0, METRICS)
     whole = (tmp_path / "epoch_0.csv").read_bytes()
@@ -275,7 +275,7 @@ def test_a_line_that_finds_no_room_is_not_written_in_part(tmp_path, caplog, open
 
 
 def test_no_descriptor_is_left(tmp_path, open_series):
-    """Closing closes."""
+    """`close` leaves no open file descriptor."""
     series = open_series()
     before = len(list(Path("/proc/self/fd").iterdir()))
     series.append(0, 0, METRICS)
@@ -285,7 +285,7 @@ def test_no_descriptor_is_left(tmp_path, open_series):
 
 
 def test_a_series_that_nobody_closes_closes_itself(tmp_path):
-    """Python does not have to warn of it."""
+    """A deleted time series closes its file without a ResourceWarning."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -304,7 +304,7 @@ def test_a_series_that_nobody_closes_closes_itself(tmp_path):
     ),
 )
 def test_whatever_is_there_is_kept(tmp_path_factory, header, metrics):
-    """What a file had is its beginning afterwards, and a line of ours has as many cells as it."""
+    """The existing content of a file is kept, and a new line has as many cells as the header."""
     directory = tmp_path_factory.mktemp("logs")
     path = directory / "epoch_0.csv"
     path.write_bytes(header)

@@ -1,4 +1,4 @@
-"""The part of a resource callback that needs no framework."""
+"""The part of the resource callbacks that needs no framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAME = "  (the same sample as above)"
 
 
 class Watched(ResourceMonitor):
-    """Reads the memory from a list, on a clock that the test moves."""
+    """A resource monitor that reads memory from a list, on a clock that the test sets."""
 
     def __init__(self, directory: Path, percents: list[float], **options: float) -> None:
         self.seconds = 0.0
@@ -33,7 +33,7 @@ class Watched(ResourceMonitor):
         return {"memory_percent": self.percents.pop(0)}
 
     def sample(self, *times: float) -> list[str]:
-        """Sample at these times, ten batches apart; give the printed blocks."""
+        """Sample at these times, ten batches apart, and return the printed blocks."""
         for number, self.seconds in enumerate(times):
             self._sample_batch(10 * number, 10 * number, prints=True)
         self._end()
@@ -47,7 +47,7 @@ def read_columns(path: Path, *names: str) -> list[tuple[str, ...]]:
 
 
 def test_lines_of_one_sample_have_its_number(tmp_path: Path) -> None:
-    """Values that are equal because nothing was read differ from values that are equal."""
+    """Lines of the CSV file that repeat a reading have the same sample number."""
     Watched(tmp_path, [50.0, 50.0, 60.0]).sample(0.0, 0.4, 0.9, 1.0, 2.5)
     assert read_columns(tmp_path / "epoch_0.csv", "step", "memory_percent", "sample") == [
         ("0", "50.0", "1"),
@@ -59,7 +59,7 @@ def test_lines_of_one_sample_have_its_number(tmp_path: Path) -> None:
 
 
 def test_a_block_that_repeats_a_sample_says_so(tmp_path: Path) -> None:
-    """Below the published lines; a block with a reading of its own is as published."""
+    """A printed block that repeats the previous reading ends with a line that says so."""
     blocks = Watched(tmp_path, [50.0, 60.0]).sample(0.0, 0.5, 1.0)
     assert [block.splitlines() for block in blocks] == [
         ["[Resources] Batch 0:"],
@@ -69,7 +69,7 @@ def test_a_block_that_repeats_a_sample_says_so(tmp_path: Path) -> None:
 
 
 def test_with_no_time_between_each_line_is_a_sample_of_its_own(tmp_path: Path) -> None:
-    """`sample_seconds=0` reads for each line."""
+    """With `sample_seconds=0`, each line has a new reading."""
     blocks = Watched(tmp_path, [50.0, 50.0], sample_seconds=0.0).sample(0.0, 0.0)
     assert SAME not in "".join(blocks)
     assert read_columns(tmp_path / "epoch_0.csv", "sample") == [("1",), ("2",)]
@@ -79,7 +79,7 @@ def test_with_no_time_between_each_line_is_a_sample_of_its_own(tmp_path: Path) -
 def test_the_reading_alone_decides_what_check_alerts_says(
     tmp_path: Path, *, is_training: bool
 ) -> None:
-    """At the first call, and at every other, whatever the run does."""
+    """`check_alerts` depends only on the reading, not on earlier calls or the run's state."""
     monitor = Watched(tmp_path, [])
     if not is_training:
         monitor._pause()

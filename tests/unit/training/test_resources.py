@@ -1,4 +1,4 @@
-"""CPU, memory, disk and network of this machine, and of real child processes."""
+"""CPU, memory, disk and network readings of this machine and of real child processes."""
 
 import subprocess
 import sys
@@ -19,18 +19,18 @@ BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     def __init__(self):
         self.seconds = 100.0
 
     def __call__(self):
-        """Return the time."""
+        """Return the time in seconds."""
         return self.seconds
 
 
 def write_pressure(procfs, microseconds):
-    """Write how long tasks have waited for I/O."""
+    """Write a pressure file with this total time of waiting for I/O."""
     directory = procfs / "pressure"
     directory.mkdir(exist_ok=True)
     (directory / "io").write_text(
@@ -40,7 +40,7 @@ def write_pressure(procfs, microseconds):
 
 
 def test_cpu_and_memory_have_the_published_keys():
-    """The machine's values are those of psutil, the process's are above zero."""
+    """The machine's memory equals that of psutil, and the process's values are plausible."""
     values = HostSampler().read_cpu_memory()
     assert set(values) == {
         "cpu_percent",
@@ -57,7 +57,7 @@ def test_cpu_and_memory_have_the_published_keys():
 
 
 def test_the_cpu_time_of_a_child_that_ended_is_the_process_s():
-    """Half a second of a child's work in ten seconds is 5 %, but for the kernel's rounding."""
+    """The CPU time of a finished child counts once in the CPU percentage of the process."""
     clock = Clock()
     sampler = HostSampler(clock=clock)
     subprocess.run([sys.executable, "-c", BURN], check=True)
@@ -69,7 +69,7 @@ def test_the_cpu_time_of_a_child_that_ended_is_the_process_s():
 
 
 def test_a_child_that_lives_is_read_with_its_parent():
-    """Its CPU time, its memory and its disk traffic count."""
+    """CPU time, memory and disk traffic of a running child are included in the parent's."""
     clock = Clock()
     tree = ProcessTree(clock=clock)
     before = tree.read()
@@ -90,7 +90,7 @@ def test_a_child_that_lives_is_read_with_its_parent():
 
 
 def test_children_are_looked_for_every_five_seconds():
-    """Finding them costs more than reading them."""
+    """New children are searched for every five seconds, because the search is slow."""
     clock = Clock()
     tree = ProcessTree(clock=clock)
     tree.read()
@@ -106,7 +106,7 @@ def test_children_are_looked_for_every_five_seconds():
 
 
 def test_children_and_theirs_are_found_by_the_kernel_s_list(tmp_path):
-    """Those of every thread; a thread that ended and a process without a list are left out."""
+    """Descendants are read from the `children` files of all threads, even if a file is missing."""
     lists = {"7/task/7": b"8 9 ", "7/task/12": b"10 ", "9/task/9": b"11 ", "8/task/8": b""}
     for task, children in lists.items():
         (tmp_path / task).mkdir(parents=True)
@@ -118,7 +118,7 @@ def test_children_and_theirs_are_found_by_the_kernel_s_list(tmp_path):
 
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_a_grandchild_is_found(is_listed, monkeypatch):
-    """By the kernel's list, or by looking through all processes where there is none."""
+    """A grandchild is found with and without the kernel's list of children."""
     if not is_listed:
         monkeypatch.setattr("trainvitals.training.resources._list_descendants", lambda _: None)
     shell = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
@@ -131,7 +131,7 @@ def test_a_grandchild_is_found(is_listed, monkeypatch):
 
 
 def test_what_a_child_writes_is_counted(tmp_path):
-    """At least what the kernel says of the child itself is in the rate."""
+    """The bytes that a child writes are included in the disk rate of the process."""
     clock = Clock()
     sampler = HostSampler(clock=clock)
     code = (
@@ -154,7 +154,7 @@ def test_what_a_child_writes_is_counted(tmp_path):
 
 
 def test_disk_and_network_have_the_published_keys():
-    """Without a pressure file there is no pressure."""
+    """Without a pressure file, the I/O readings have only the disk and network keys."""
     clock = Clock()
     sampler = HostSampler(clock=clock, procfs=resources.Path("/nowhere"))
     clock.seconds += 1
@@ -169,13 +169,13 @@ def test_disk_and_network_have_the_published_keys():
 
 
 def test_no_rates_are_given_when_no_time_went_by():
-    """A rate needs two moments."""
+    """No rates are returned if no time has passed since the last reading."""
     sampler = HostSampler(clock=lambda: 7.0)
     assert not [name for name in sampler.read_io() if name.endswith(("_mbps", "_pct"))]
 
 
 def test_pressure_is_the_share_of_the_time(tmp_path):
-    """1.5 s of waiting in 10 s are 15 %."""
+    """1.5 s of waiting for I/O in 10 s are a pressure of 15%."""
     clock = Clock()
     write_pressure(tmp_path, 1_000_000)
     sampler = HostSampler(clock=clock, procfs=tmp_path)
@@ -185,7 +185,7 @@ def test_pressure_is_the_share_of_the_time(tmp_path):
 
 
 def test_a_system_without_io_counters_has_no_disk_values(monkeypatch):
-    """As on macOS: the keys are missing and the rest is there."""
+    """Without I/O counters, as on macOS, only the network values are returned."""
     monkeypatch.delattr(psutil.Process, "io_counters")
     clock = Clock()
     sampler = HostSampler(clock=clock)
@@ -207,5 +207,5 @@ def test_a_system_without_io_counters_has_no_disk_values(monkeypatch):
     ],
 )
 def test_the_loopback_is_known_by_its_name(name, is_loopback):
-    """What a process sends to itself is no network traffic."""
+    """Loopback interfaces are recognised by name, so that their traffic is not counted."""
     assert bool(resources._LOOPBACK.match(name)) is is_loopback

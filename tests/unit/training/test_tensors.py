@@ -1,4 +1,4 @@
-"""Reading losses without waiting for a device."""
+"""Reading of losses without waiting for a device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.training.tensors import DelayedScalar, Values
 
 @dataclass(frozen=True)
 class Place:
-    """Stands for a `torch.device`."""
+    """A substitute for `torch.device`."""
 
     type: str
     index: int = 0
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass
 class Accelerator:
-    """Stands for `torch.cuda`; what a stream is asked to do is done when the test says so."""
+    """A substitute for `torch.cuda` whose stream does its work when the test calls `run`."""
 
     capturing: bool = False
     failure: str = ""
@@ -34,7 +34,7 @@ class Accelerator:
     queries: int = 0
 
     def run(self) -> None:
-        """Do all that the stream was asked to do."""
+        """Do all queued work of the stream."""
         while self.queue:
             self.queue.pop(0)()
 
@@ -43,29 +43,29 @@ class Accelerator:
         return self.capturing
 
     def current_stream(self, device: Place) -> str:
-        """Name the stream."""
+        """Return the name of the stream."""
         return f"stream of {device}"
 
     def Event(self) -> Mark:  # noqa: N802 - torch's name
-        """Make an event."""
+        """Return a new event."""
         return Mark(self)
 
 
 class Mark:
-    """Stands for a `torch.cuda.Event`."""
+    """A substitute for `torch.cuda.Event`."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
         self.done = True
 
     def record(self, stream: str) -> None:
-        """Be done when the stream gets here."""
+        """Queue the completion of this event on the stream."""
         assert stream.startswith("stream of ")
         self.done = False
         self.accelerator.queue.append(lambda: setattr(self, "done", True))
 
     def query(self) -> bool:
-        """Return whether the stream got here; an illegal question during a capture."""
+        """Return whether the event is complete, which must not be called during a capture."""
         assert not self.accelerator.capturing
         self.accelerator.queries += 1
         if self.accelerator.failure:
@@ -74,7 +74,7 @@ class Mark:
 
 
 class DeviceTensor:
-    """Stands for a tensor on a device: to read it there would be to wait."""
+    """A substitute for a tensor on a device, which must not be read directly."""
 
     is_cpu = False
 
@@ -94,7 +94,7 @@ class DeviceTensor:
         self.count = count
 
     def numel(self) -> int:
-        """Count the values."""
+        """Return the number of values."""
         return self.count
 
     def detach(self) -> DeviceTensor:
@@ -107,12 +107,12 @@ class DeviceTensor:
         return self
 
     def item(self) -> float:
-        """Fail: this is what must never happen."""
+        """Raise, because this call would wait for the device."""
         raise AssertionError("waited for the device")
 
 
 class HostBuffer:
-    """Stands for pinned memory of the host."""
+    """A substitute for pinned host memory."""
 
     def __init__(self, dtype: str, *, pinned: bool) -> None:
         self.dtype = dtype
@@ -120,17 +120,17 @@ class HostBuffer:
         self.value = -1.0
 
     def is_pinned(self) -> bool:
-        """Return whether a device can write here on its own."""
+        """Return whether the memory is pinned."""
         return self.pinned
 
     def copy_(self, source: DeviceTensor, *, non_blocking: bool) -> None:
-        """Take the value when the stream gets here."""
+        """Queue the copy of the value on the stream."""
         assert non_blocking
         assert source.dtype == self.dtype, "a copy that converts would wait"
         source.accelerator.queue.append(lambda: setattr(self, "value", source.value))
 
     def item(self) -> float:
-        """Return what has arrived."""
+        """Return the value that was copied last."""
         return self.value
 
 
@@ -155,7 +155,7 @@ def torch_of(accelerator: object, kind: str = "cuda", *, pinned: bool = True) ->
 
 
 class Clock:
-    """A clock that stands until it is set."""
+    """A clock that stands still until the test sets it."""
 
     now = 100.0
 
@@ -166,19 +166,19 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Return a clock that stands."""
+    """Return a clock that stands still."""
     return Clock()
 
 
 @pytest.fixture
 def cuda() -> Accelerator:
-    """Return a device that does nothing until it is told to."""
+    """Return a device that does its work only when the test calls `run`."""
     return Accelerator()
 
 
 @pytest.fixture
 def scalar(clock: Clock, cuda: Accelerator) -> DelayedScalar:
-    """Return a reader of that device."""
+    """Return a reader of the device `cuda`."""
     return DelayedScalar(clock=clock, modules={"torch": torch_of(cuda)})
 
 
@@ -187,12 +187,12 @@ def scalar(clock: Clock, cuda: Accelerator) -> DelayedScalar:
     [(1.5, 1.5), (3, 3.0), (True, 1.0), (Fraction(1, 4), 0.25), (math.inf, math.inf)],
 )
 def test_a_number_is_read_at_once(value: object, number: float):
-    """Python's own numbers are what they are."""
+    """Python's own numbers are read without delay."""
     assert Values().read(value) == number
 
 
 def test_nan_is_a_value():
-    """A loss that is NaN is not a loss that is unknown."""
+    """A NaN is read as NaN and not as an unknown value."""
     number = Values().read(math.nan)
     assert number is not None
     assert math.isnan(number)
@@ -200,12 +200,12 @@ def test_nan_is_a_value():
 
 @pytest.mark.parametrize("value", [None, "0.5", 1j, [0.5], object(), 10**400])
 def test_what_is_no_real_number_is_unknown(value: object):
-    """Text, complex numbers, lists and what no float can hold are None."""
+    """Texts, complex numbers, lists and numbers too large for a float are read as None."""
     assert Values().read(value) is None
 
 
 def test_numpy_scalars_and_arrays_of_one_value_are_read():
-    """Larger arrays and complex scalars are unknown."""
+    """NumPy scalars and one-value arrays are read, larger arrays and complex scalars are not."""
     numpy = pytest.importorskip("numpy")
     values = Values()
     assert values.read(numpy.float32(0.5)) == 0.5
@@ -218,7 +218,7 @@ def test_numpy_scalars_and_arrays_of_one_value_are_read():
 
 
 def test_a_device_tensor_arrives_later_and_once(scalar: DelayedScalar, cuda: Accelerator):
-    """Nothing is known until the device has done its work, and a value is given once."""
+    """A value is available after the device has done its work, and is returned once."""
     scalar.offer(DeviceTensor(cuda, 0.75))
     assert scalar.poll() is None
     cuda.run()
@@ -228,7 +228,7 @@ def test_a_device_tensor_arrives_later_and_once(scalar: DelayedScalar, cuda: Acc
 
 
 def test_at_most_one_copy_is_under_way(scalar: DelayedScalar, cuda: Accelerator, clock: Clock):
-    """What is offered meanwhile is let go, however long the device takes."""
+    """A tensor offered while a copy is pending is dropped."""
     scalar.offer(DeviceTensor(cuda, 1.0))
     clock.now += 60
     scalar.offer(DeviceTensor(cuda, 2.0))
@@ -239,7 +239,7 @@ def test_at_most_one_copy_is_under_way(scalar: DelayedScalar, cuda: Accelerator,
 def test_copies_are_fifty_milliseconds_apart(
     scalar: DelayedScalar, cuda: Accelerator, clock: Clock
 ):
-    """A faster loop has only some of its losses read."""
+    """Copies are at least 50 ms apart, so that a fast loop has only some losses read."""
     scalar.offer(DeviceTensor(cuda, 1.0))
     cuda.run()
     assert scalar.poll() == 1.0
@@ -254,7 +254,7 @@ def test_copies_are_fifty_milliseconds_apart(
 
 
 def test_the_buffer_is_kept(scalar: DelayedScalar, cuda: Accelerator, clock: Clock):
-    """Pinned memory is asked for once, and again when the type or the device changes."""
+    """Pinned memory is reused until the data type or the device changes."""
     for dtype, index in (("float32", 0), ("float32", 0), ("bfloat16", 0), ("bfloat16", 1)):
         scalar.offer(DeviceTensor(cuda, 1.0, dtype=dtype, device=Place("cuda", index)))
         cuda.run()
@@ -264,14 +264,14 @@ def test_the_buffer_is_kept(scalar: DelayedScalar, cuda: Accelerator, clock: Clo
 
 
 def test_a_tensor_of_several_values_is_let_go(scalar: DelayedScalar, cuda: Accelerator):
-    """It is not copied, and the next loss may be."""
+    """A tensor of several values is not copied, and does not make the device unreadable."""
     scalar.offer(DeviceTensor(cuda, 1.0, count=2))
     assert cuda.queue == []
     assert scalar.unreadable is None
 
 
 def test_a_graph_capture_is_not_disturbed(scalar: DelayedScalar, cuda: Accelerator, clock: Clock):
-    """While a graph is captured nothing is copied into it and no event is asked."""
+    """During a graph capture, no copy is queued and no event is queried."""
     cuda.capturing = True
     scalar.offer(DeviceTensor(cuda, 1.0))
     assert cuda.queue == []
@@ -287,7 +287,7 @@ def test_a_graph_capture_is_not_disturbed(scalar: DelayedScalar, cuda: Accelerat
 
 
 def test_a_failing_device_is_asked_no_more(scalar: DelayedScalar, cuda: Accelerator):
-    """The error is the training's own to meet; it is told here in one line."""
+    """After an error of the device, the reason is kept in one line and no event is queried."""
     scalar.offer(DeviceTensor(cuda, 1.0))
     cuda.failure = "CUDA error: device-side assert triggered\nCompile with `TORCH_USE_CUDA_DSA`"
     assert scalar.poll() is None
@@ -299,7 +299,7 @@ def test_a_failing_device_is_asked_no_more(scalar: DelayedScalar, cuda: Accelera
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "hpu", "npu"])
 def test_every_device_with_events_is_read(kind: str, clock: Clock, cuda: Accelerator):
-    """The module of the device has the name of its kind."""
+    """Tensors of every device type that has events are read."""
     scalar = DelayedScalar(clock=clock, modules={"torch": torch_of(cuda, kind)})
     scalar.offer(DeviceTensor(cuda, 0.5, device=Place(kind)))
     cuda.run()
@@ -308,7 +308,7 @@ def test_every_device_with_events_is_read(kind: str, clock: Clock, cuda: Acceler
 
 @pytest.mark.parametrize("kind", ["mps", "xla"])
 def test_a_device_that_cannot_be_asked_is_never_read(kind: str, clock: Clock, cuda: Accelerator):
-    """It stays unread, and the reason names it."""
+    """A tensor of a device without events is not read, and the reason names the device."""
     torch = torch_of(SimpleNamespace(Event=object), kind)
     scalar = DelayedScalar(clock=clock, modules={"torch": torch})
     scalar.offer(DeviceTensor(cuda, 0.5, device=Place(kind)))
@@ -318,7 +318,7 @@ def test_a_device_that_cannot_be_asked_is_never_read(kind: str, clock: Clock, cu
 
 
 def test_without_pinned_memory_nothing_is_copied(clock: Clock, cuda: Accelerator):
-    """A copy into other memory would wait."""
+    """Without pinned memory no copy is made, because the copy would wait."""
     scalar = DelayedScalar(clock=clock, modules={"torch": torch_of(cuda, pinned=False)})
     scalar.offer(DeviceTensor(cuda, 0.5))
     assert cuda.queue == []
@@ -327,7 +327,7 @@ def test_without_pinned_memory_nothing_is_copied(clock: Clock, cuda: Accelerator
 
 
 def test_values_of_a_device_come_with_later_reads(scalar: DelayedScalar, cuda: Accelerator):
-    """A read gives what has arrived since the last one, and the last value is polled for."""
+    """`read` returns the device value that has arrived since the previous call."""
     values = Values(scalar)
     assert values.read(DeviceTensor(cuda, 0.5)) is None
     cuda.run()
@@ -337,7 +337,7 @@ def test_values_of_a_device_come_with_later_reads(scalar: DelayedScalar, cuda: A
 
 
 class Replicated:
-    """Stands for a distributed tensor in host memory."""
+    """A substitute for a distributed tensor in host memory."""
 
     is_cpu = True
 
@@ -349,15 +349,15 @@ class Replicated:
         return self
 
     def to_local(self) -> SimpleNamespace:
-        """Return this rank's part."""
+        """Return the part of this rank."""
         return SimpleNamespace(is_cpu=True, item=lambda: 0.5)
 
     def item(self) -> float:
-        """Fail: this would be a collective."""
+        """Raise, because this call would be a collective operation."""
         raise AssertionError("waited for the other ranks")
 
 
 def test_a_distributed_tensor_is_read_without_a_collective():
-    """Each rank's own copy is read; what is spread over ranks is unknown."""
+    """Each rank reads its own copy of a replicated tensor, and a sharded tensor is unknown."""
     assert Values().read(Replicated(replicated=True)) == 0.5
     assert Values().read(Replicated(replicated=False)) is None

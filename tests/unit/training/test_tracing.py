@@ -1,4 +1,4 @@
-"""Requests and answers survive every damage, and a loop may ask for its own trace."""
+"""Trace requests and answers in the run file, including damaged ones."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ REQUESTS = st.builds(
 
 @given(REQUESTS, st.integers(0, 19), st.integers(1, 255))
 def test_a_request_is_read_whole_or_not_at_all(request_, at, flip):
-    """Who reads while it is written sees none."""
+    """A request with one damaged byte is not read at all."""
     data = traces.encode_trace_request(request_).ljust(64, b"\0")
     assert traces.decode_trace_request(data, 0) == request_
     torn = bytearray(data)
@@ -35,7 +35,7 @@ def test_a_request_is_read_whole_or_not_at_all(request_, at, flip):
     st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), max_size=200),
 )
 def test_an_answer_is_read_as_it_was_written(number, stage, steps, text):
-    """Its text comes back, in printable signs."""
+    """An answer is read with the text, stage and steps with which it was written."""
     answer = TraceAnswer(number, stage, steps, text)
     data = traces.encode_trace_answer(answer)
     assert len(data) <= runfile.TRACE_BYTES - TRACE_ANSWER_AT
@@ -44,39 +44,39 @@ def test_an_answer_is_read_as_it_was_written(number, stage, steps, text):
 
 @given(st.binary(min_size=1024, max_size=1024))
 def test_what_is_no_answer_says_nothing(data):
-    """Whatever stands there is read without an error."""
+    """Arbitrary bytes are read as an answer or a request without an error."""
     assert traces.decode_trace_answer(data, 0).stage in TraceStage
     traces.decode_trace_request(data, 0)
 
 
 def test_a_long_text_is_cut_to_what_fits():
-    """A path of more than 900 bytes loses its end."""
+    """The text of an answer is cut to the room in the record."""
     answer = TraceAnswer(1, TraceStage.DONE, 1, "ä" * 2000)
     read = traces.decode_trace_answer(traces.encode_trace_answer(answer), 0)
     assert read.text == "ä" * 468
 
 
 def test_the_records_leave_room_for_it():
-    """The state record in slot A ends before the request."""
+    """The state record in slot A ends before the trace request begins."""
     assert runfile.STATE_AT + 8 * (len(runfile.STATE_WORDS) + 1) <= runfile.TRACE_AT
     assert runfile.TRACE_AT + runfile.TRACE_BYTES == runfile.STATE_AT + runfile.STATE_SLOT_BYTES
 
 
 @pytest.fixture
 def monitor(tmp_path):
-    """Yield a monitor whose traces go into a folder of the test."""
+    """Yield a monitor whose traces are written to a folder of the test."""
     environ = {"TRAINVITALS_PROFILE_DIR": str(tmp_path / "traces")}
     with TrainingMonitor("own", run_dir=tmp_path / "runs", environ=environ) as monitor:
         yield monitor
 
 
 def read_answer(monitor):
-    """Read what the run file says of the trace."""
+    """Return the trace answer in a monitor's run file."""
     return traces.decode_trace_answer(monitor.path.read_bytes())
 
 
 def test_a_monitor_that_is_over_takes_no_request(monitor):
-    """The answer in its run file stays, and no trace is written."""
+    """A finished monitor accepts no trace request, and its answer in the file stays the same."""
     monitor.finish()
     before = read_answer(monitor)
     monitor.profile()

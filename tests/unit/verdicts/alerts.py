@@ -1,7 +1,7 @@
-"""Which alerts fire on made-up machines, by promtool and the rules, and what Alertmanager leaves of them.
+"""Evaluation of the alert rules on synthetic machines, and of Alertmanager's inhibition.
 
-All machines of a batch are instances of one test file, so that promtool runs once. What they are is
-what the real collectors express of them at the beginning and at the end; counters rise in between.
+All machines of a batch are instances of one test file, so that promtool runs once. Their metrics
+are the output of the real collectors at the beginning and at the end, and counters rise in between.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SAMPLE = re.compile(r'\{(?P<labels>__name__=(?:[^"}]|"(?:[^"\\]|\\.)*")*)\} (?P
 _LABEL = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*")')
 _MATCHER = re.compile(r'(\w+)(=~|=)"([^"]*)"')
 
-# What verdicts/ judges by itself; of the rest Prometheus alone tells.
+# The alerts that the package verdicts also assesses; only Prometheus reports the others.
 JUDGED = frozenset(
     {
         "GPUHighTemperature", "HPUHighTemperature", "AcceleratorTemperatureOverLimit",
@@ -58,7 +58,7 @@ JUDGED = frozenset(
     }
 )  # fmt: skip
 
-# What the machine itself cannot know: another clock is needed.
+# Alerts that a machine cannot assess itself, because they need another clock.
 REPORTED = frozenset({"HostClockSkew"})
 
 RECORDS = ("run:training_state:number", "run:training_verdict:number")
@@ -68,10 +68,10 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True)
 class Ruled:
-    """What the rules say of a machine.
+    """The result of the rules for a machine.
 
     Attributes:
-        alerts: What fires.
+        alerts: The firing alerts.
         numbers: The recorded state and verdict of each run, by record and run.
     """
 
@@ -82,13 +82,13 @@ class Ruled:
 def evaluate(
     machines: Sequence[Machine], promtool: Path, directory: Path, rules: Path | None = None
 ) -> list[Ruled]:
-    """Return what the rules say of each machine.
+    """Return the result of the rules for each machine.
 
     Args:
         machines: The machines.
-        promtool: Evaluates the rules.
-        directory: Where files are written.
-        rules: The directory of the rules; the repository's when None.
+        promtool: The program that evaluates the rules.
+        directory: The directory for written files.
+        rules: The directory of the rules, or None for the repository's rules.
     """
     names = write_judged_rules(rules, directory)
     series = [
@@ -97,7 +97,7 @@ def evaluate(
     document = {
         "rule_files": [f"{group}.yml" for group in _GROUPS],
         "evaluation_interval": "15m",
-        # What is not listed is evaluated first, before what it needs.
+        # promtool evaluates a group that is not listed first, before the groups that it needs.
         "group_eval_order": _GROUPS,
         "tests": [
             {
@@ -113,12 +113,12 @@ def evaluate(
     path = directory / "machines.yml"
     path.write_text(json.dumps(document), encoding="utf-8")
     command = (promtool, "test", "rules", path)
-    # Fewer collections of garbage halve its time.
+    # Fewer garbage collections halve the run time of promtool.
     environ = {**os.environ, "GOGC": "200"}
     done = subprocess.run(
         command, env=environ, capture_output=True, check=False, text=True, timeout=600
     )
-    # 1 says that samples are there; any other end leaves them out or cuts them short.
+    # Exit code 1 means that samples are printed; any other failure omits or truncates them.
     is_whole = done.returncode == 0 or (done.returncode == 1 and "exp: nil" in done.stderr)
     assert is_whole, f"{done.returncode}: {done.stdout}{done.stderr[:4000]}"
     ruled = [Ruled() for _ in machines]
@@ -137,9 +137,9 @@ _GROUPS = ("thresholds", "recording", "accelerator", "training", "container", "h
 
 
 def write_judged_rules(rules: Path | None, directory: Path) -> frozenset[str]:
-    """Write the alerts that are judged and what they need; return the metrics that they ask for.
+    """Write the judged alerts and the rules they need, and return the metrics that they query.
 
-    Nothing ends in these tests, so that no alert has to keep firing.
+    No alert ends in these tests, so that `keep_firing_for` is left out.
     """
     book = read_rulebook() if rules is None else read_rulebook(rules)
     chosen, names = _choose(book)
@@ -172,7 +172,7 @@ def _choose(book: Rulebook) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def write_series(number: int, machine: Machine, names: frozenset[str]) -> Iterator[dict[str, str]]:
-    """Write the series of a machine for promtool."""
+    """Yield the series of a machine in promtool's format."""
     first, last = (dict(express(machine, at)) for at in (NOW, 2 * NOW))
     for key, value in first.items():
         name, labels = key
@@ -184,7 +184,7 @@ def write_series(number: int, machine: Machine, names: frozenset[str]) -> Iterat
 
 
 def _write_values(first: float, last: float | None) -> str:
-    if last is None:  # it is no longer reported, for 12 minutes
+    if last is None:  # the series has not been reported for 12 minutes
         return f"{first:.12g}x{_STEPS - 6}"
     if math.isnan(last):
         return " ".join(["NaN"] * (_STEPS + 1))
@@ -192,7 +192,7 @@ def _write_values(first: float, last: float | None) -> str:
 
 
 def express(machine: Machine, time: float) -> Iterator[tuple[Sample, float]]:
-    """Return the samples that the real collectors make of a machine."""
+    """Yield the samples that the real collectors make of a machine."""
     readings = machine.read(time, is_early=time == NOW)
     yield ("up", ()), 1.0
     for name, reading in readings.items():
@@ -222,7 +222,7 @@ def _list_samples(blocks: Iterable[Block]) -> Iterator[tuple[Sample, float]]:
 
 
 def inhibit(alerts: Sequence[ActiveAlert]) -> list[ActiveAlert]:
-    """Return the alerts that Alertmanager sends: those that no other one inhibits."""
+    """Return the alerts that Alertmanager sends, without the inhibited ones."""
     return [
         each for each in alerts if not any(_is_inhibited(each, rule, alerts) for rule in _read())
     ]

@@ -1,8 +1,8 @@
-"""Made-up machines: healthy, hot, lost, stalled, dead, full and blind ones.
+"""Synthetic machines: healthy, hot, lost, stalled, dead, full and unobserved ones.
 
-A machine is described by a few numbers, and `read` returns what its collectors would read at a time.
-Counters rise at a steady rate from time 0 on, everything else stays as it is, so that the durations
-of alerts do not matter. Values lie on both sides of each threshold, and never upon it.
+A machine is described by a few numbers, and `read` returns the readings of its collectors at a
+time. Counters rise at a steady rate from time 0 and all else stays constant, so that the durations
+of alerts do not matter. Values are on both sides of each threshold, and never equal to it.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ COLLECTORS = (
     "cpu", "memory", "filesystem", "pressure", "kernel", "accelerator", "container", "training",
 )  # fmt: skip
 XID_AGE = 100.0
-# Outside the window of the alert at the evaluation before the last one, too.
+# This is outside the alert's window at the last evaluation but one, too.
 OLD_XID_AGE = 1600.0
 ANSWERED = True
 LOST_RUN = "lost"
 
 
-IDLE = 0.01  # a device below this share is idle, and its process is stopped
+IDLE = 0.01  # a device that is busy for less than this share is idle, and its process is stopped
 
 
 @dataclass(frozen=True)
 class Device:
-    """One accelerator."""
+    """An accelerator."""
 
     kind: str = "gpu"
     state: str = "ok"
@@ -83,7 +83,7 @@ class Device:
     lanes: tuple[int | None, int | None] = (None, None)
 
     def read(self, index: int, time: float) -> accelerators.AcceleratorReading:
-        """Return what its driver says."""
+        """Return the reading of its driver."""
         identity = accelerators.Identity(
             self.kind, index, f"{self.kind.upper()}-{index}", "card", "", "1"
         )
@@ -136,7 +136,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank of a run; it lives unless it has a reason for its end."""
+    """A rank of a run, which is alive unless it has a reason for its end."""
 
     devices: tuple[int, ...] = ()
     phase: Phase = Phase.FORWARD
@@ -156,10 +156,10 @@ class Rank:
     moved_ago: float = 100.0
 
     def read(self, run: str, number: int, uuids: tuple[str, ...], time: float) -> RankReading:
-        """Return what its run file and its process say."""
+        """Return the reading of its run file and its process."""
         step, state = list(EMPTY_STEP), list(EMPTY_STATE)
-        time = NOW if self.reason else time  # what ended stays as it was
-        phase = float(self.phase) if self.source == "client" else -1.0  # no log names it
+        time = NOW if self.reason else time  # the readings of a rank that ended do not change
+        phase = float(self.phase) if self.source == "client" else -1.0  # a log has no phase
         words = {"phase": phase, "loss": self.loss, "train_seconds": time,
                  "total_data_wait": self.waits * time, "total_init": 5.0}  # fmt: skip
         words |= {name: 1.0 for name in STEP if name.startswith("step_bucket_")}
@@ -199,7 +199,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Container:
-    """One container."""
+    """A container."""
 
     status: str = "running"
     health: str | None = None
@@ -208,7 +208,7 @@ class Container:
     age: float = 100.0
 
     def read(self, name: str) -> ContainerReading:
-        """Return what is known of it."""
+        """Return the reading of the container."""
         death = None
         if self.reason:
             code = 0 if self.reason == "finished" else 1
@@ -224,7 +224,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Disk:
-    """One file system."""
+    """A file system."""
 
     mountpoint: str = "/"
     size: float = 500e9
@@ -234,7 +234,7 @@ class Disk:
     answers: bool = True
 
     def read(self) -> Filesystem:
-        """Return what `statvfs` says."""
+        """Return the reading of the file system."""
         trouble = None if self.answers else "it does not answer"
         found = None
         if self.answers:
@@ -243,7 +243,7 @@ class Disk:
         return Filesystem(self.mountpoint, "/dev/sda1", "ext4", found, self.answers, trouble)
 
     def answer(self) -> statvfs_result:
-        """Return what the system call says."""
+        """Return the result of `statvfs`."""
         size, avail = int(self.size), int(self.size * self.avail)
         files = int(1000 * self.files_free)
         return statvfs_result((1, 1, size, avail, avail, 1000, files, files, self.readonly, 255))
@@ -255,20 +255,20 @@ class Machine:
 
     Attributes:
         devices: Its accelerators.
-        missing: How many GPUs more there should be; None where nobody said.
+        missing: The number of GPUs that are expected in addition, or None if none is configured.
         memory_limit: The share of device memory that may be used.
-        temperature_limit: The degrees Celsius that a device may reach.
-        runs: Its runs, each by its ranks.
+        temperature_limit: The highest allowed temperature of a device in degrees Celsius.
+        runs: Its runs, each as the tuple of its ranks.
         containers: Its containers.
         disks: Its file systems.
-        memory: The share of RAM in use; None if the kernel does not report it.
-        kills: How many processes the kernel killed.
-        clock: How many seconds its clock is ahead.
-        has_lost_run: Whether a run that lived 15 minutes ago is no longer there.
+        memory: The share of RAM in use, or None if the kernel does not report it.
+        kills: The number of processes that the kernel killed.
+        clock: The seconds by which its clock is ahead.
+        has_lost_run: Whether a run that was alive 15 minutes ago no longer exists.
         io_wait: The share of time in which CPUs wait for a disk.
-        stalled: The shares of time in which everything waits for memory and for a disk.
-        failing: The collectors that read nothing.
-        alerts: Why alerts are not known; empty where no Prometheus is named, None where none fires.
+        stalled: The shares of time in which all tasks wait for memory and for a disk.
+        failing: The collectors that fail.
+        alerts: Why alerts are unknown, empty without a Prometheus, or None if they are known.
     """
 
     devices: tuple[Device, ...] = ()
@@ -288,9 +288,9 @@ class Machine:
     alerts: str | None = None
 
     def read(self, time: float, *, is_early: bool = False) -> Mapping[str, object]:
-        """Return the readings of its collectors at a time, by their names.
+        """Return the readings of its collectors at a time, by collector name.
 
-        A run that is lost is in the early ones only.
+        A lost run is only in the early readings.
         """
         total = 100 * GIB
         memory_stalled, io_stalled = (share * time for share in self.stalled)
@@ -317,7 +317,7 @@ class Machine:
         return {name: each for name, each in readings.items() if name not in self.failing}
 
     def report(self) -> tuple[Report, ...]:
-        """Return how each collector fared."""
+        """Return the report of each collector."""
         return tuple(self._report_collector(name) for name in COLLECTORS)
 
     def _report_collector(self, name: str) -> Report:
@@ -364,7 +364,7 @@ class Machine:
 
 Choices = Mapping[str, tuple[object, ...]]
 
-# What each field may be, the usual value first.
+# The possible values of each field, the usual value first.
 _DEVICE: Choices = {
     "kind": ("gpu", "hpu"),
     "state": ("ok", "ok", "lost", "hung", "no_driver", "unsupported"),
@@ -394,7 +394,7 @@ _RANK: Choices = {
     "reserve": (0.0, 0.3, -0.3),
     "age": (100.0, 10.0, 850.0),
     "device_oom": (False, True),
-    # The later one is a restart after every end but one.
+    # The later start is a restart after all ends but the one 10 s ago.
     "start": (10.0, NOW - 50.0),
     "is_off": (False, True),
 }
@@ -402,7 +402,7 @@ _OBSERVED_RANK: Choices = {
     "moved_ago": (100.0, 700.0),
     **{name: _RANK[name] for name in ("waits", "loss")},
 }
-# Reason, exit code and signal; half of the ranks live.
+# Reason, exit code and signal. Half of the ranks are alive.
 _ENDS: tuple[tuple[str, int | None, int | None], ...] = (
     *(("", None, None),) * 8,
     ("finished", 0, None),
@@ -447,21 +447,21 @@ _MACHINE: Choices = {
 
 
 class _Draws:
-    """What is made of the bytes that Hypothesis draws: where they are 0, all is as usual."""
+    """Values chosen by bytes that Hypothesis draws, where zeros choose the usual values."""
 
     def __init__(self, drawn: bytes) -> None:
         self._left = iter(drawn)
 
     def count(self, most: int) -> int:
-        """Return a number from 0 on."""
+        """Return a number from 0 to this one."""
         return next(self._left) % (most + 1)
 
     def choose(self, values: tuple[Any, ...]) -> Any:
-        """Return any of the values."""
+        """Return one of the values."""
         return values[self.count(len(values) - 1)]
 
     def mostly(self, values: tuple[Any, ...]) -> Any:
-        """Return the usual value in two of three cases, or else any of the others."""
+        """Return the usual value in two of three cases, or else one of the others."""
         number = next(self._left) - 171
         return values[0] if number < 0 else values[1 + number % (len(values) - 1)]
 
@@ -471,13 +471,13 @@ class _Draws:
         return kind(**drawn, **more)
 
     def build_some(self, most: int, build: Callable[[], Any]) -> tuple[Any, ...]:
-        """Return up to so many of what is built; each has its bytes, whether it is there or not."""
+        """Return up to this many objects, each of which uses its bytes even if it is left out."""
         found = [(self.count(1), build()) for _ in range(most)]
         return tuple(each for is_there, each in found if is_there)
 
 
 def make_machine(drawn: bytes) -> Machine | None:
-    """Return the machine that is described by bytes; None for one that is left out."""
+    """Return the machine that the bytes describe, or None if it is left out."""
     draws = _Draws(drawn)
     if not draws.count(255):
         return None
@@ -512,11 +512,11 @@ def _make_rank(draws: _Draws) -> Rank:
     return replace(rank, start=10.0) if reason and rank.start > NOW - rank.age else rank
 
 
-_DRAWS = 94  # of `make_machine`
+_DRAWS = 94  # the number of bytes that `make_machine` uses
 
 
 def draw_batch(size: int) -> st.SearchStrategy[list[Machine]]:
-    """Return a strategy for machines; the simplest batch has none, so that a failing one has one."""
+    """Return a strategy for lists of machines, whose failing examples shrink to one machine."""
     drawn = st.binary(min_size=_DRAWS, max_size=_DRAWS).map(make_machine)
     machines = st.lists(drawn, min_size=size, max_size=size)
     return machines.map(lambda found: [each for each in found if each is not None])

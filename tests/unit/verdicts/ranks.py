@@ -1,4 +1,4 @@
-"""Ranks of a run as the collector reads them, from the few words that a test is about."""
+"""Builders of rank readings for the tests of verdicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def living(
     start: float = NOON - 600,
     **words: float,
 ) -> RankReading:
-    """Return a rank that lives; it made its last progress at noon."""
+    """Return a rank that is alive and made its last progress at noon."""
     return RankReading(
         run="llama",
         rank=str(rank),
@@ -46,7 +46,7 @@ def dead(
     time: float = NOON,
     start: float = NOON - 600,
 ) -> RankReading:
-    """Return a rank that ended."""
+    """Return a rank that has ended."""
     return RankReading(
         run="llama",
         rank=str(rank),
@@ -59,7 +59,7 @@ def dead(
 
 
 def observed(record: Record, *, told: float = NOON) -> RankReading:
-    """Return a run that only its log tells of, for the last time at a time."""
+    """Return a run that is known only by its log, with the time of its last line."""
     return RankReading(
         run="llama", rank="0", source="log", record=record, stall=Stall(None, None, told)
     )

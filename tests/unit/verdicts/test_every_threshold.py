@@ -1,4 +1,4 @@
-"""Every threshold that Python reads: an edit of it moves a verdict, and no number stands beside it."""
+"""Every threshold that Python reads changes a verdict, and no code contains its number."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def contain(**fields) -> Machine:
 
 
 def end(reason: str, **fields) -> Machine:
-    """Return a machine with a run that ended."""
+    """Return a machine with a run that has ended."""
     return train(reason=reason, **fields)
 
 
-# A machine, and the number with which the verdict on it is another one.
+# A machine, and the value of the threshold that changes the verdict on it.
 EDITS: dict[str, tuple[Machine, float]] = {
     "gpu_high_temperature:headroom_celsius": (use(), 30),
     "hpu_high_temperature:headroom_celsius": (use(kind="hpu"), 30),
@@ -110,7 +110,7 @@ EDITS: dict[str, tuple[Machine, float]] = {
 
 
 def find_verdict(machine: Machine, thresholds) -> object:
-    """Return what is said of a machine that was watched for ten minutes."""
+    """Return the troubles and run states of a machine that was observed for ten minutes."""
     file = SimpleNamespace(latest=lambda: (thresholds, ""))
     observer = Observer("1.2.3", name_host=lambda: "ada", thresholds=file)
     for ago in (600, 560, 300, 60, 0):
@@ -126,7 +126,7 @@ def find_verdict(machine: Machine, thresholds) -> object:
 
 
 def find_restarts(thresholds) -> object:
-    """Return what a report recommends after a run was restarted three times."""
+    """Return the recommendations of a report on a run that was restarted three times."""
     attempt = SimpleNamespace(
         run="llama", instances=("ada",), outcome="failed", exit_code=1, is_resumed=True
     )
@@ -143,7 +143,7 @@ def find_restarts(thresholds) -> object:
 
 
 def find_loop(thresholds, monkeypatch, tmp_path) -> object:
-    """Return the causes of the third death in a row."""
+    """Return the reasons of the third death in a row."""
     path = tmp_path / "thresholds.yml"
     path.write_text(
         "groups:\n- name: mine\n  rules:\n"
@@ -158,20 +158,20 @@ def find_loop(thresholds, monkeypatch, tmp_path) -> object:
 
 
 def change(name: str, number: float):
-    """Return the shipped thresholds with one edited."""
+    """Return the shipped thresholds with this one changed."""
     assert name in SHIPPED
     return MappingProxyType({**SHIPPED, name: number})
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edited_threshold_moves_the_verdict_on_a_machine(name):
-    """Each on a machine on which no other threshold does."""
+    """An edited threshold changes the verdict on a machine."""
     machine, number = EDITS[name]
     assert find_verdict(machine, SHIPPED) != find_verdict(machine, change(name, number))
 
 
 def test_an_edited_threshold_moves_reports_and_causes(monkeypatch, tmp_path):
-    """What is judged by the past of hours and not by a reading."""
+    """Edited thresholds for restart loops change the report and the verdict on a death."""
     edited = change("training_restart_loop:restarts", 4)
     assert find_restarts(SHIPPED) != find_restarts(edited)
     found = [
@@ -183,7 +183,7 @@ def test_an_edited_threshold_moves_reports_and_causes(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("seconds", "is_idle"), [(60, False), (20, True)])
 def test_an_edited_threshold_moves_the_reason_of_an_idle_device(seconds, is_idle, tmp_path):
-    """A held device that has done nothing for half a minute."""
+    """An edited threshold changes how long a held device must be idle to get a reason."""
     now = [100.0]
     thresholds = change("accelerator_held_idle:reason_seconds", seconds)
     roots = Roots(procfs=tmp_path)
@@ -199,7 +199,7 @@ def test_an_edited_threshold_moves_the_reason_of_an_idle_device(seconds, is_idle
 
 
 def test_every_threshold_that_is_read_is_edited():
-    """The names in the package's sources, written out or with a part that varies."""
+    """Every threshold that the package's source names is tested in this module."""
     tested = {
         *EDITS,
         "training_restart_loop:restarts",
@@ -210,7 +210,7 @@ def test_every_threshold_that_is_read_is_edited():
 
 
 def find_names() -> Iterator[str]:
-    """Yield the thresholds that the package names."""
+    """Yield the names of the thresholds in the package's source."""
     patterns = {pattern for _, tree in parse() for pattern in map(write_pattern, ast.walk(tree))}
     for name in SHIPPED:
         if any(pattern and re.fullmatch(pattern, name) for pattern in patterns):
@@ -218,7 +218,7 @@ def find_names() -> Iterator[str]:
 
 
 def write_pattern(node: ast.AST) -> str:
-    """Return what a text of the source matches; empty for anything but a name with a colon."""
+    """Return a pattern for the threshold names of a node, or an empty text for other nodes."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SHIPPED:
         return re.escape(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -231,7 +231,7 @@ def write_pattern(node: ast.AST) -> str:
     return ""
 
 
-# What the parts of names that vary may be.
+# The possible values of the variable parts of names.
 VARYING = {
     "kind": "(gpu|hpu)",
     "alert": "(container_oom_killed|container_died|training_run_lost|training_run_failed)",
@@ -239,13 +239,13 @@ VARYING = {
 
 
 def parse(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the modules of the package, or of some of its folders, as trees."""
+    """Yield the syntax trees of the package's modules, or of those in some folders."""
     for folder in folders or (".",):
         for path in sorted((PACKAGE / folder).rglob("*.py")):
             yield path.relative_to(PACKAGE), ast.parse(path.read_text(encoding="utf-8"))
 
 
-# Numbers that equal a threshold and mean something else: where, and what.
+# Numbers that equal a threshold by chance, by module, with their meaning.
 ELSEWHERE: dict[tuple[str, float], str] = {
     ("verdicts/causes/advice.py", 1.5): "how much more memory is advised than was used",
     ("verdicts/causes/case.py", 120): "how far an event of the engine may be from a death",
@@ -300,7 +300,7 @@ ELSEWHERE: dict[tuple[str, float], str] = {
 
 
 def test_no_number_stands_beside_the_thresholds():
-    """What equals a threshold is read from the file, but for small integers and what is explained."""
+    """No number in the code equals a threshold, except small integers and the listed ones."""
     found = {
         (str(path), float(node.value))
         for path, tree in parse(*JUDGING)
@@ -312,7 +312,7 @@ def test_no_number_stands_beside_the_thresholds():
     assert found - set(ELSEWHERE) == set()
 
 
-# 130 and 1.5 are telling; a 3 is anything.
+# Numbers such as 130 and 1.5 are distinctive, but a 3 may mean anything.
 LIMITS = {number for number in SHIPPED.values() if number % 1 or number >= 80}
 
 
@@ -324,7 +324,7 @@ LIMITS = {number for number in SHIPPED.values() if number % 1 or number >= 80}
     ],
 )
 def test_an_edited_exit_code_moves_the_outcome_in_a_report(name, code, outcome):
-    """Reports name an end by the judge of states."""
+    """An edited exit code changes the outcome of a run in a report."""
     reason = "exception" if "failed" in name else "signal"
     ends = [SimpleNamespace(time=NOW, rank="ada 0", reason=reason)]
     course = SimpleNamespace(codes={"ada 0": [(NOW, code)]})

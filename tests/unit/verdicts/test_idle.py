@@ -1,4 +1,4 @@
-"""Why a device that is held does nothing, of what made-up processes do."""
+"""The reasons why a held device is idle, determined from synthetic processes."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MIB = 1 << 20
 
 
 def device(index: int = 0, *pids: int) -> AcceleratorReading:
-    """Return a device that these processes hold."""
+    """Return a device that is held by these processes."""
     identity = Identity("gpu", index, f"G{index}", "H100", f"0:{index}b", "570")
     processes = tuple(ProcessMemory(pid, 1) for pid in pids)
     return AcceleratorReading(identity, "ok", 1.0, Measurements(utilization_ratio=0.0), processes)
 
 
 def act(pid: int = 7, letter: str = "S", wait: str | None = "futex_do_wait", **others) -> Activity:
-    """Return a process that does nothing but what is given."""
+    """Return an idle process with these differences."""
     others = {"name": "python", "cores": 0.0, "bytes_per_second": 0.0, **others}
     return Activity(pid, letter=letter, wait=wait, **others)
 
 
 def judge(*seen: Surroundings, busy=(), ranks=()) -> tuple[str, str]:
-    """Return the reason and the evidence of a device that the first process holds."""
+    """Return the reason and the summary of a device that the first process holds."""
     idle = judge_idle(
         IdleDevice(
             device(0, seen[0].pid),
@@ -66,7 +66,7 @@ def worker(**does) -> Activity:
 
 
 def compiler(name: str) -> Activity:
-    """Return a program that the process started."""
+    """Return a compiler that the process started."""
     return act(8, name=name, wait="do_wait")
 
 
@@ -130,7 +130,7 @@ EACH = [
         "waits_for_data",
         "of which 1 wait for the network",
     ),
-    # A helper such as an uploader always waits for the network.
+    # A helper program such as an uploader always waits for the network.
     (with_workers(act(8, name="wandb-core", wait="sk_wait_data")), "sleeps", "futex_do_wait"),
     (alone(wait="wait_woken", waits_on="socket"), "waits_for_data", "from the network"),
     (alone(wait="sk_wait_data"), "waits_for_data", "from the network"),
@@ -146,19 +146,19 @@ EACH = [
 
 @pytest.mark.parametrize(("seen", "reason", "evidence"), EACH)
 def test_a_process_has_one_reason_with_its_evidence(seen, reason, evidence):
-    """What it does says more than what it waits for."""
+    """The state and activity of a process determine the reason and its evidence."""
     found, summary = judge(seen)
     assert (found, evidence in summary) == (reason, True), (found, summary)
 
 
 def test_a_device_without_a_known_process_is_unseen():
-    """As one of which the driver lists no process."""
+    """A device for which the driver lists no process has the reason `unseen`."""
     idle = judge_idle(IdleDevice(device(), {}, {}))
     assert (idle.reason, idle.pid) == ("unseen", None)
 
 
 def test_of_several_processes_the_most_telling_one_is_the_reason():
-    """A notebook that sleeps beside a job that waits for its disk explains nothing."""
+    """Of several processes, one that waits for data takes precedence over a sleeping one."""
     sleeper = Surroundings(8, act(8, wait="ep_poll"))
     reader = Surroundings(9, act(9, bytes_per_second=5.0 * MIB))
     idle = judge_idle(IdleDevice(device(0, 8, 9), {}, {8: sleeper, 9: reader}))
@@ -174,7 +174,7 @@ def waiting(**others) -> Surroundings:
 
 
 def test_a_rank_waits_for_a_sibling_that_is_busy():
-    """One that a launcher started with the same variables."""
+    """A rank waits for a busy process that was started with the same launcher variables."""
     sibling = act(8, cores=1.0)
     assert judge(waiting(siblings=(sibling,))) == (
         "waits_for_rank",
@@ -184,7 +184,7 @@ def test_a_rank_waits_for_a_sibling_that_is_busy():
 
 
 def test_processes_of_one_parent_are_ranks_only_with_evidence():
-    """The kernels of one Jupyter server are not."""
+    """Two processes of one parent are ranks only if a thread of torch.distributed shows it."""
     kernel = replace(alone(wait="ep_poll"), siblings=(act(8, cores=1.0),))
     assert judge(kernel)[0] == "sleeps"
     rank = replace(kernel, threads=frozenset({"pt_gloo_runloop"}))
@@ -192,14 +192,14 @@ def test_processes_of_one_parent_are_ranks_only_with_evidence():
 
 
 def test_a_rank_waits_for_one_whose_device_is_busy():
-    """Its own process may wait for that device."""
+    """A rank waits for an idle process whose device is busy."""
     seen = waiting(siblings=(act(8),))
     reason, summary = judge(seen, busy={8: device(3, 8)}.items())
     assert (reason, summary.endswith("whose gpu3 is busy")) == ("waits_for_rank", True)
 
 
 def test_a_busy_rank_does_not_wait_for_another_one():
-    """Both compute."""
+    """A rank that uses the CPU does not wait for another busy rank."""
     seen = replace(waiting(siblings=(act(8, cores=1.0),)), own=act(cores=0.8))
     assert judge(seen)[0] == "computes_on_cpu"
 
@@ -217,7 +217,7 @@ def make_rank(rank: str, pid: int, *, ended: bool = False, phase: Phase | None =
 
 
 def test_the_ranks_of_a_run_are_those_of_its_files():
-    """Whoever started them."""
+    """Ranks are recognised by their run files, even without a common launcher."""
     stopped = Surroundings(8, act(8, letter="T"))
     ranks = (make_rank("0", 7), make_rank("1", 8))
     reason, summary = judge(alone(), stopped, ranks=ranks)
@@ -226,7 +226,7 @@ def test_the_ranks_of_a_run_are_those_of_its_files():
 
 
 def test_a_rank_waits_for_one_that_ended():
-    """It would wait until the collective's timeout."""
+    """A rank waits for another rank that has ended."""
     ranks = (make_rank("0", 7), make_rank("1", 8, ended=True))
     reason, summary = judge(alone(), ranks=ranks)
     assert (reason, summary.endswith("rank 1 of its run, which has ended")) == (
@@ -239,7 +239,7 @@ def test_a_rank_waits_for_one_that_ended():
     ("phase", "reason"), [(Phase.COMPILE, "compiles"), (Phase.DATA_WAIT, "waits_for_data")]
 )
 def test_a_run_knows_its_phase(phase, reason):
-    """What a process without workers does not show."""
+    """The phase in the run file is the reason if the process itself shows none."""
     assert judge(alone(), ranks=(make_rank("0", 7, phase=phase),))[0] == reason
 
 
@@ -263,5 +263,5 @@ def test_a_run_knows_its_phase(phase, reason):
     ],
 )
 def test_a_kernel_function_tells_what_is_waited_for(function, kind, wait):
-    """Of old and new kernels; the kind of file says more than the function."""
+    """A kernel function and the file's type determine what a process waits for."""
     assert classify(function, kind) == wait

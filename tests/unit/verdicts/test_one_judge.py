@@ -1,7 +1,8 @@
-"""No two views disagree about a machine, whatever is wrong with it.
+"""All views report the same troubles of a machine.
 
-Machines are drawn by Hypothesis, and the page, the terminal, `/api/v1/overview`, `/health`, `doctor`
-and the alerts must name the same troubles with the same severity, each with what is not known.
+Machines are drawn by Hypothesis, and the page, the terminal, `/api/v1/overview`, `/health`,
+`doctor` and the alerts must name the same troubles with the same severity, and the same unknown
+values.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from trainvitals.views.terminal.terminal import make_console
 from trainvitals.views.terminal.view import View
 
 BATCH = 80  # Hypothesis draws up to 8 KiB
-# The same machines each time, or others each time where there are many.
+# A short test always draws the same machines, a long one draws different ones each time.
 IS_LONG = bool(os.environ.get("TRAINVITALS_TEST_LONG"))
 PARTS, BATCHES_EACH = (20, 32) if IS_LONG else (9, 3)
 _SETTINGS = settings(
@@ -63,7 +64,7 @@ _SETTINGS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 TONES = {"critical": "bad", "warning": "warning", "info": "busy"}
-# By the numbers of grafana/build/run_verdict.py.
+# The numbers are those of grafana/build/run_verdict.py.
 BOUNDS = {
     21: "compute-bound",
     22: "underused",
@@ -79,7 +80,7 @@ _WRITER, _THRESHOLDS = PageWriter(), ThresholdsFile(RULES / "thresholds.yml")
 
 
 class Looked:
-    """One machine as an exporter sees it that was asked for ten minutes."""
+    """A machine as an exporter sees it after ten minutes of readings."""
 
     def __init__(self, machine: Machine, name: str) -> None:
         self.machine = machine
@@ -91,7 +92,7 @@ class Looked:
             self.observer.note(self.seen, NOW - ago)
 
     def look(self, fired) -> None:
-        """Draw the picture, with the alerts of Prometheus if the machine knows them."""
+        """Compute the picture, with the alerts of Prometheus if the machine knows them."""
         reason = self.machine.alerts
         known = Alerts(fired) if reason is None else Alerts(None, reason)
         self.picture = self.observer.picture(
@@ -100,17 +101,17 @@ class Looked:
         self.judged = self.observer.judge(self.seen, NOW, known)
 
     def name_troubles(self, fired=None):
-        """Return the troubles that an alert tells of, by alert, subject and severity."""
+        """Return the troubles that have an alert, by alert, subject and severity."""
         judged = self.observer.judge(self.seen, NOW, Alerts(fired))
         return {(each.alert, each.subject, each.severity) for each in judged.troubles if each.alert}
 
 
-# A batch that fails is narrowed for up to five minutes.
+# Hypothesis shrinks a failing batch for up to five minutes.
 @pytest.mark.untraced
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_views_and_the_rules_say_the_same(part, promtool, tmp_path):
-    """Of a hundred machines in each batch; a batch that fails is narrowed to one machine."""
+    """The rules and all views report the same troubles for each machine of a batch."""
 
     @settings(_SETTINGS, derandomize=not IS_LONG)
     @given(draw_batch(BATCH))
@@ -121,14 +122,14 @@ def test_all_views_and_the_rules_say_the_same(part, promtool, tmp_path):
 
 
 def check_machines(machines, promtool, directory):
-    """Demand of the rules and of every view that they say the same of each machine."""
+    """Assert that the rules and every view report the same troubles of each machine."""
     looked = [Looked(machine, str(at)) for at, machine in enumerate(machines)]
     ruled = evaluate(machines, promtool, directory) if machines else ()
     for each, said in zip(looked, ruled, strict=True):
         fired = select_alerts(said.alerts, each.name)
         sent = select_alerts(inhibit(said.alerts), each.name)
         expected = {(alert.name, alert.subject, alert.severity) for alert in sent}
-        # Prometheus adds only what the machine cannot know.
+        # Prometheus adds only alerts that the machine cannot assess itself.
         assert each.name_troubles(fired) == expected
         assert each.name_troubles() == {one for one in expected if one[0] not in REPORTED}
         each.look(fired)
@@ -137,7 +138,7 @@ def check_machines(machines, promtool, directory):
 
 
 def check_views(looked: Looked) -> None:
-    """Demand of every view that it names the troubles and what is not known, and nothing else."""
+    """Assert that every view names exactly the troubles and the unknown values."""
     picture = looked.picture
     troubles = [(each.subject, each.name, each.severity, each.summary) for each in picture.troubles]
     assert read_document(write_document(picture)).troubles == picture.troubles
@@ -154,7 +155,7 @@ def check_views(looked: Looked) -> None:
 
 
 def check_idleness(looked: Looked) -> None:
-    """The page, the terminal and the overview have the reason of each idle device of the metrics."""
+    """Assert that all views show the reason of each idle device in the metrics."""
     picture = looked.picture
     reading = looked.seen.readings.get("accelerator")
     idle = {each.identity.uuid: each.idle for each in reading.devices} if reading else {}
@@ -175,7 +176,7 @@ def check_idleness(looked: Looked) -> None:
 
 
 def check_page(looked: Looked, troubles) -> None:
-    """The headline has a line for each trouble and for each thing that is not known."""
+    """Assert that the page's headline has a line for each trouble and each unknown value."""
     text = _WRITER.write_fragment(looked.picture).decode()
     head = text[: text.index("</header>")]
     lines = [(tone, html.unescape(words)) for tone, words in _MATTER.findall(head)]
@@ -199,7 +200,7 @@ def _name_subject(trouble) -> str:
 
 
 def check_terminal(looked: Looked, troubles) -> None:
-    """The lines of `top --once` name each trouble, and those of `top` the first ones."""
+    """Assert that `top --once` names each trouble, and `top` the first ones."""
     lines = draw_headline(looked.picture, 100)
     spans = [
         (line.plain[span.start : span.end], str(span.style))
@@ -223,7 +224,7 @@ def check_terminal(looked: Looked, troubles) -> None:
 
 
 def check_health(looked: Looked, troubles) -> None:
-    """`/health` lists the same, and is well only where nothing is wrong."""
+    """Assert that `/health` lists the same troubles, and is healthy only without any."""
     expected = dict(_read_expected(looked))
     verdict = judge_health(looked.seen, expected, looked.judged, now=NOW)
     document = json.loads(json.dumps(verdict.document))
@@ -243,7 +244,7 @@ def check_health(looked: Looked, troubles) -> None:
 
 
 def check_doctor(looked: Looked) -> None:
-    """Each check has the status of the worst trouble that its alerts report, or of a run's own needs."""
+    """Assert that each check has the status of the worst trouble of its alerts."""
     if looked.machine.failing:
         return
     facts = make_facts(looked)
@@ -261,34 +262,34 @@ def check_doctor(looked: Looked) -> None:
 
 
 def _is_of(subject: str, check: str) -> bool:
-    """Return whether a trouble is among those of a check, which is about one place on a disk."""
+    """Return whether a trouble is about the place on a disk that a check examines."""
     places = {"checkpoint-space": "/", "checkpoint-inodes": "/", "shared-memory": "/dev/shm"}
     return check not in places or subject == places[check]
 
 
-# Why a check may complain about what no alert has, or about what another alert explains.
+# Conditions under which a check may report a problem without an alert of its own.
 EXCUSES = {
-    # Lanes count on idle cards, too.
+    # The check also counts PCIe lanes of idle cards.
     "pcie-width": lambda machine: any(each.lanes[0] != each.lanes[1] for each in machine.devices),
-    # An idle card at 60 °C or more.
+    # The check reports an idle card at 60 °C or more.
     "idle-temperature": lambda machine: any((each.celsius or 0) >= 60 for each in machine.devices),
     # A run cannot use a device that the driver does not support.
     "accelerator-states": lambda machine: any(
         each.state == "unsupported" for each in machine.devices
     ),
-    # The kernel's own estimate needs no Prometheus.
+    # The check uses the kernel's estimate and needs no Prometheus.
     "clock": lambda machine: machine.alerts is not None,
-    # A run needs 4 GiB.
+    # The check requires 4 GiB of shared memory.
     "shared-memory": lambda machine: any(
         each.size < 4 << 30 or not each.answers for each in machine.disks
     ),
-    # OOM kills explain it.
+    # OOM kills explain the trouble.
     "memory": lambda machine: machine.kills or machine.stalled[0] > 0.1,
 }
 
 
 def make_facts(looked: Looked) -> SimpleNamespace:
-    """Return the facts of the doctor about a machine, with a run in its root file system."""
+    """Return the facts of `doctor` about a machine, with a run in its root file system."""
     machine = looked.machine
     every = dataclasses.replace(machine, failing=frozenset()).read(NOW)
     disks = {disk.mountpoint: disk for disk in (Disk("/dev/shm"), *machine.disks)}
@@ -313,7 +314,7 @@ def make_facts(looked: Looked) -> SimpleNamespace:
 
 
 def check_runs(looked: Looked, numbers) -> None:
-    """The recorded rules have the same word for the state of each run, and for what it loses time to."""
+    """Assert that the recording rules have the same state and verdict for each run."""
     for run in looked.picture.runs:
         state = numbers["run:training_state:number", run.name]
         assert run.state in NUMBERS[state], run
@@ -330,7 +331,7 @@ def _read_expected(looked: Looked):
 
 
 def test_every_judged_alert_is_met():
-    """Among the machines that are drawn there is one for each alert that is judged here."""
+    """The drawn machines include at least one for each judged alert."""
     found = set()
 
     @seed(0)
@@ -345,7 +346,7 @@ def test_every_judged_alert_is_met():
 
 
 def test_a_card_close_to_its_limit_is_the_same_on_the_page_and_in_top():
-    """At 84 of 89 °C the page said so, and top said that nothing was wrong."""
+    """A GPU close to its thermal limit is reported on the page and in `top`."""
     looked = Looked(Machine(devices=(Device(celsius=84.0, headroom=5.0),)), "0")
     looked.look(())
     assert draw_headline(looked.picture, 100)[0].plain == "gpu0 close to its thermal limit"
@@ -355,7 +356,7 @@ def test_a_card_close_to_its_limit_is_the_same_on_the_page_and_in_top():
 
 
 def test_a_missing_card_explains_the_stalls_that_it_may_have_caused(promtool, tmp_path):
-    """Of four cards two are up, one is lost and one was never seen: runs on the first two are told."""
+    """A stalled run is reported only if all its GPUs work, as a missing GPU explains the rest."""
     held = {"run0": (0,), "run1": (0, 1), "run2": (1, 7), "run3": (2,), "run4": (), "run5": (8,)}
     machine = Machine(
         devices=(Device(), Device(), Device(state="lost")),
@@ -374,7 +375,7 @@ def test_a_missing_card_explains_the_stalls_that_it_may_have_caused(promtool, tm
 
 
 def test_a_disagreement_is_noticed(promtool, tmp_path):
-    """A machine that is hot is not as well as one that is cold."""
+    """The comparison can fail: the rules and a view differ for two different machines."""
     (said,) = evaluate([Machine(devices=(Device(celsius=95.0),))], promtool, tmp_path)
     names = {alert.name for alert in select_alerts(inhibit(said.alerts), "0")}
     assert names == {"GPUHighTemperature"}
@@ -382,7 +383,7 @@ def test_a_disagreement_is_noticed(promtool, tmp_path):
 
 
 def test_a_monitor_that_is_off_says_nothing_of_low_utilization(promtool, tmp_path):
-    """Its last phase, a checkpoint, explained why the card was idle long after it."""
+    """The last phase of a switched-off monitor does not excuse low utilization."""
     off = Rank(devices=(0,), phase=RunPhase.CHECKPOINT, is_off=True)
     busy = [Device(busy=share) for share in (0.25, 0.005)]
     machines = [Machine(devices=(each,), runs=((off,),), disks=(Disk(),)) for each in busy]
@@ -390,7 +391,7 @@ def test_a_monitor_that_is_off_says_nothing_of_low_utilization(promtool, tmp_pat
 
 
 def test_a_batch_that_fails_is_narrowed_to_one_machine():
-    """Of several machines the one that is unhealthy is left, without anything that does not matter."""
+    """Hypothesis shrinks a failing batch to one machine without irrelevant parts."""
     failing = []
 
     @seed(0)
@@ -412,7 +413,7 @@ DIVERGING = Alert("TrainingLossDiverging", "critical", "llama", "Training loss d
 
 
 def test_an_alert_that_only_prometheus_knows_is_in_every_view():
-    """`top` showed it, and `/health` said that the machine was healthy."""
+    """An alert that only Prometheus reports appears in every view, including `/health`."""
     looked = Looked(Machine(), "0")
     looked.look((DIVERGING,))
     check_views(looked)
@@ -421,7 +422,7 @@ def test_an_alert_that_only_prometheus_knows_is_in_every_view():
 
 
 def test_a_limit_that_only_an_alert_reports_is_no_reason_to_restart():
-    """The alert goes on for minutes after the machine has recovered, so the status code is 200."""
+    """An alert alone leaves the status code of `/health` at 200, as it outlasts the trouble."""
     looked = Looked(Machine(), "0")
     looked.look((Alert("HostMemoryPressure", "critical", "", "All tasks wait for memory", NOW),))
     verdict = judge_health(looked.seen, {}, looked.judged, now=NOW)
@@ -430,7 +431,7 @@ def test_a_limit_that_only_an_alert_reports_is_no_reason_to_restart():
 
 @pytest.mark.parametrize("reason", ["", "Prometheus does not answer"])
 def test_unknown_alerts_are_an_unknown_and_no_degradation(reason):
-    """`top` said that not all is known, and `/health` that nothing is unknown."""
+    """Unknown alerts are listed in `/health` as unknown, and its status stays healthy."""
     looked = Looked(Machine(alerts=reason), "0")
     looked.look(None)
     document = judge_health(looked.seen, {}, looked.judged, now=NOW).document

@@ -1,4 +1,4 @@
-"""One edit of thresholds.yml moves the rules and everything that judges in Python."""
+"""An edit of thresholds.yml changes the rules and all verdicts in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainvitals.views.machine.observer import Observer
 from trainvitals.views.page.page import PageWriter
 from trainvitals.views.terminal.headline import draw_headline
 
-# 60 °C are 27 °C below the assumed limit; 60 % of the memory are held.
+# 60 °C is 27 °C below the assumed limit, and 60 % of the device memory is in use.
 MACHINE = Machine(devices=(Device(celsius=60.0, memory=0.6),), disks=(Disk(avail=0.3),))
 EDITS = {
     "GPUHighTemperature": ("gpu_high_temperature:headroom_celsius", 30, "gpu0 too hot"),
@@ -45,7 +45,7 @@ def edit(directory, name, number):
 
 
 def look(thresholds):
-    """Return what is seen with a file of thresholds: the picture, and what `/health` says."""
+    """Return the picture and the `/health` document for a thresholds file."""
     observer = Observer("1.2.3", name_host=lambda: "ada", thresholds=ThresholdsFile(thresholds))
     seen = Snapshot((), MACHINE.read(NOW), MACHINE.report())
     picture = observer.picture(seen, NOW, alerts=())
@@ -54,7 +54,7 @@ def look(thresholds):
 
 @pytest.mark.parametrize("alert", EDITS)
 def test_one_edit_moves_all(alert, promtool, tmp_path):
-    """Nothing was wrong, and after the edit the rules and every view say the same."""
+    """After an edit of one threshold, the rules and every view report the same alert."""
     name, number, words = EDITS[alert]
     before, healthy = look(RULES / "thresholds.yml")
     assert before.troubles == ()
@@ -71,7 +71,7 @@ def test_one_edit_moves_all(alert, promtool, tmp_path):
 
 
 def test_the_doctor_reads_the_same_file(tmp_path):
-    """A card is held or free by the edited number."""
+    """The doctor command uses the edited threshold for devices that are held."""
     thresholds = edit(tmp_path / "rules", "accelerator_held_idle:memory_ratio", 0.05)
     (tmp_path / "patient").mkdir()
     patient = Patient(tmp_path / "patient")

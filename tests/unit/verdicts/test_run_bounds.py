@@ -1,4 +1,4 @@
-"""What a run loses its time to, over ten simulated minutes."""
+"""The bottleneck of a run, over ten simulated minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINUTES_10 = 600
 
 
 def read_device(seconds, busy=0.9, hot=0.0, kind="gpu", **measured):
-    """Return a device that was busy and throttled by heat for these shares of the time."""
+    """Return a device that was busy and thermally throttled for these shares of the time."""
     throttled = [0.0] * len(THROTTLE_REASONS)
     throttled[THROTTLE_REASONS.index("hw_thermal")] = hot * seconds
     numbers = {"busy_seconds_total": busy * seconds, "processes": 1, **measured}
@@ -44,12 +44,12 @@ def read_device(seconds, busy=0.9, hot=0.0, kind="gpu", **measured):
 
 
 def judge(make_ranks, seconds=MINUTES_10, **device):
-    """Return the verdict after so many seconds of readings every 10 s.
+    """Return the bottleneck after this many seconds of readings every 10 s.
 
     Args:
-        make_ranks: Gives the ranks, so many seconds after noon.
-        seconds: How long.
-        device: How the accelerator works.
+        make_ranks: Returns the ranks at this many seconds after noon.
+        seconds: The duration.
+        device: The measurements of the accelerator.
     """
     accelerators, runs = Accelerators(), Runs()
     for at in range(0, seconds + 1, 10):
@@ -63,7 +63,7 @@ def judge(make_ranks, seconds=MINUTES_10, **device):
 
 
 def train(waiting=0.0, phase=Phase.FORWARD, **more):
-    """Return a rank that waits for data for this share of its steps."""
+    """Return a function that makes a rank which waits for data for this share of its steps."""
 
     def make(at):
         words = {"train_seconds": float(at), "total_data_wait": waiting * at, "loss": 2.0}
@@ -73,51 +73,51 @@ def train(waiting=0.0, phase=Phase.FORWARD, **more):
 
 
 def test_a_busy_accelerator_is_bound_by_computing():
-    """Nine tenths of the time it works."""
+    """A run whose accelerator is busy for 90% of the time is `compute-bound`."""
     assert judge(train()) == "compute-bound"
 
 
 def test_too_little_is_known_at_first():
-    """Before nine minutes were seen, nothing is said of how busy it is."""
+    """Before nine minutes of readings, a run has no bottleneck by utilization."""
     assert judge(train(), seconds=500) is None
 
 
 @pytest.mark.parametrize(("waiting", "verdict"), [(0.29, "compute-bound"), (0.31, "input-bound")])
 def test_waiting_for_data(waiting, verdict):
-    """From three tenths of the steps' time on, as the alert has it."""
+    """A run that waits for data for more than 30% of its step time is `input-bound`."""
     assert judge(train(waiting)) == verdict
 
 
 def test_waiting_for_data_is_told_at_once():
-    """It needs no ten minutes."""
+    """A run that waits for data is reported as `input-bound` after 20 s."""
     assert judge(train(0.5), seconds=20) == "input-bound"
 
 
 @pytest.mark.parametrize(("hot", "verdict"), [(0.09, "compute-bound"), (0.11, "throttled")])
 def test_heat(hot, verdict):
-    """A tenth of a minute lost to heat."""
+    """A run is `throttled` if heat slows its accelerator for more than 10% of the time."""
     assert judge(train(), hot=hot) == verdict
 
 
 @pytest.mark.parametrize(("busy", "verdict"), [(0.49, "underused"), (0.51, "compute-bound")])
 def test_an_accelerator_that_hardly_works(busy, verdict):
-    """Below half of ten minutes."""
+    """A run is `underused` if its GPU is busy for less than half of ten minutes."""
     assert judge(train(), busy=busy) == verdict
 
 
 def test_a_gaudi_card_may_work_less():
-    """Its alert begins at a fifth."""
+    """A run on Gaudi cards is `underused` only below 20% utilization, as in the alert."""
     assert judge(train(), busy=0.25, kind="hpu") == "compute-bound"
     assert judge(train(), busy=0.15, kind="hpu") == "underused"
 
 
 def test_an_accelerator_that_nobody_uses_does_not_starve():
-    """No process computes on it."""
+    """A run on an accelerator without a process is not `underused`."""
     assert judge(train(), busy=0.0, processes=0) is None
 
 
 def test_time_outside_of_training_counts_as_work():
-    """Half the time it evaluates: what is left is training at full speed."""
+    """Time in validation counts as work in the utilization limit."""
 
     def make(at):
         phase = Phase.VALIDATION if at > MINUTES_10 * 0.6 else Phase.FORWARD
@@ -127,12 +127,12 @@ def test_time_outside_of_training_counts_as_work():
 
 
 def test_a_run_that_mostly_does_something_else():
-    """More than half of the time."""
+    """A run that spends more than half of its time outside steps is `not in steps`."""
     assert judge(train(phase=Phase.CHECKPOINT), busy=0.0) == "not in steps"
 
 
 def test_a_straggler():
-    """The exporter's own judgment of ranks."""
+    """The bottleneck of a run with a straggler is `slow rank`."""
     slowness = Slowness((None, None, 1.9, None), is_straggler=True)
     assert judge(
         lambda at: [living(uuids=(UUID,), slowness=slowness, train_seconds=float(at))]
@@ -141,11 +141,11 @@ def test_a_straggler():
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_no_number(loss):
-    """It goes before all others."""
+    """A NaN or infinite loss takes precedence over all other verdicts."""
     assert judge(train(0.9, loss=loss)) == "loss is NaN"
 
 
 def test_a_run_that_is_over_loses_nothing():
-    """Nor does one that stands still."""
+    """A run that ended or stalled has no bottleneck."""
     assert judge(lambda _: [dead("finished", code=0)]) is None
     assert judge(lambda _: [living(cause="no_progress")]) is None

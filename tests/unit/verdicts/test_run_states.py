@@ -1,4 +1,4 @@
-"""The state of a run in a word, on the cases by which the boards are told apart."""
+"""The state of a run in one word, as on the dashboards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ THRESHOLDS = read_thresholds()
 
 
 def tell_state(ranks, now):
-    """Return the state of a run by the shipped limits."""
+    """Return the state of a run by the shipped thresholds."""
     return judge_state(ranks, now, THRESHOLDS)
 
 
 def describe_ending(ranks, now):
-    """Return how it ended by the shipped limits."""
+    """Return the description of a run's end by the shipped thresholds."""
     return runs.describe_ending(ranks, now, THRESHOLDS)
 
 
@@ -41,18 +41,18 @@ SIGINT, SIGKILL, SIGSEGV, SIGTERM = 2, 9, 11, 15
     ],
 )
 def test_a_living_run_is_in_its_phase(phase, word):
-    """What happens within a step is training."""
+    """A running run has the state of its phase, and every phase of a step is `training`."""
     assert tell_state([living(phase=phase)], NOON) == word
 
 
 def test_of_ranks_in_different_phases_the_least_usual_is_told():
-    """As on the boards: one that saves while seven train is what the run waits for."""
+    """If ranks are in different phases, the least usual phase is shown, as on the dashboards."""
     ranks = [living(0), living(1, Phase.CHECKPOINT), living(2, Phase.VALIDATION)]
     assert tell_state(ranks, NOON) == "saving"
 
 
 def test_one_rank_that_stands_still_stalls_the_run():
-    """Whatever the others seem to do."""
+    """If one rank stalls, the state of the run is `stalled`."""
     assert tell_state([living(0), living(1, cause="no_progress")], NOON) == "stalled"
 
 
@@ -66,27 +66,27 @@ def test_one_rank_that_stands_still_stalls_the_run():
     ],
 )
 def test_one_rank_that_died_is_the_death_of_the_run(ended, words):
-    """Though seven still live and wait for it."""
+    """If one rank died, the state is `died`, although the other ranks are alive."""
     ranks = [living(0, cause="no_progress"), ended]
     assert tell_state(ranks, NOON + 5) == "died"
     assert describe_ending(ranks, NOON + 5) == words
 
 
 def test_a_run_that_was_started_again_lives():
-    """The ranks of the attempt before are past."""
+    """Dead ranks of an earlier attempt do not affect the state of a restarted run."""
     ranks = [dead("signal", 1, signal=SIGKILL), living(0, start=NOON + 30)]
     assert tell_state(ranks, NOON + 60) == "training"
     assert describe_ending(ranks, NOON + 60) == ""
 
 
 def test_a_run_that_was_asked_to_end_was_terminated():
-    """SIGTERM is a scheduler's or a person's; one that raised an exception failed, whatever its code."""
+    """An end by SIGTERM is `terminated`, but an exception with exit code 143 is `died`."""
     assert tell_state([dead("signal", signal=SIGTERM)], NOON) == "terminated"
     assert tell_state([dead("exception", code=143)], NOON) == "died"
 
 
 def test_a_launcher_that_ends_the_others_does_not_hide_who_died_first():
-    """One rank raised, and the launcher sent SIGTERM to the rest."""
+    """The rank that raised first is named, not the ranks that the launcher then terminated."""
     ranks = [dead("exception", 3, code=1, exception="CUDAError", time=NOON - 2)]
     ranks += [dead("signal", rank, signal=SIGTERM) for rank in range(3)]
     assert tell_state(ranks, NOON) == "died"
@@ -97,13 +97,13 @@ def test_a_launcher_that_ends_the_others_does_not_hide_who_died_first():
     "ended", [dead("signal", signal=SIGINT), dead("exception", code=130, exception="Interrupt")]
 )
 def test_ctrl_c_is_no_death(ended):
-    """Somebody pressed it and knows."""
+    """The state of a run that was ended by Ctrl-C is `terminated`, not `died`."""
     assert tell_state([ended], NOON + 60) == "terminated"
     assert describe_ending([ended], NOON + 60) == "ended by Ctrl-C"
 
 
 def test_how_it_ended_may_take_a_moment_to_be_known():
-    """For 15 s nobody says that it died; then it did."""
+    """The state of a run with an unknown end is `ended` for 15 s, and `died` after that."""
     ranks = [dead("unknown")]
     assert tell_state(ranks, NOON + 14) == "ended"
     assert tell_state(ranks, NOON + 15) == "died"
@@ -111,20 +111,20 @@ def test_how_it_ended_may_take_a_moment_to_be_known():
 
 
 def test_a_run_that_finished():
-    """Every rank said so or left with exit code 0."""
+    """The state of a run is `finished` if every rank finished."""
     ranks = [dead("finished", 0, code=0), dead("finished", 1)]
     assert tell_state(ranks, NOON + 60) == "finished"
     assert describe_ending(ranks, NOON + 60) == "finished"
 
 
 def test_a_monitor_that_switched_itself_off_is_silent():
-    """The process lives, and tells nothing any more."""
+    """The state of a run whose monitor has switched itself off is `silent`."""
     off = write_record(state=float(State.SWITCHED_OFF))
     assert tell_state([living(record=off)], NOON) == "silent"
 
 
 def test_a_run_that_only_its_log_tells_of():
-    """It trains while there are lines, and is silent after ten minutes without any."""
+    """A run known only by its log has the state `silent` after ten minutes without a line."""
     ranks = [observed(write_record(None))]
     assert tell_state(ranks, NOON + 600) == "training"
     assert tell_state(ranks, NOON + 601) == "silent"
@@ -133,7 +133,7 @@ def test_a_run_that_only_its_log_tells_of():
 
 
 def test_every_word_has_a_tone():
-    """Nothing that a run may be in lacks one."""
+    """Every state of a run has a colour tone."""
     words = {tell_state([living(phase=phase)], NOON) for phase in Phase}
     words |= {"stalled", "silent", "finished", "ended", "terminated", "died"}
     assert words == TONES.keys()

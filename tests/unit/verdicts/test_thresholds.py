@@ -1,4 +1,4 @@
-"""Where the thresholds come from."""
+"""The thresholds file: its location, its format and its reloading."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ONE = "groups: [{name: thresholds, rules: [{record: 'threshold:%s', expr: %s}]}]
 
 
 def write(path, name="high_memory_usage:ratio", expression="vector(0.5)"):
-    """Write a file of one threshold."""
+    """Write a file with one threshold, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(ONE % (name, expression))
     return path
 
 
 def test_the_checkout_has_the_file_that_ships():
-    """Without a setting it is the one of the repository, and its numbers are those in it."""
+    """Without a setting, the thresholds are read from the repository's file."""
     path = find_thresholds({"HOME": "/nonexistent"})
     assert path.parts[-3:] == ("prometheus", "rules", "thresholds.yml")
     found = read_thresholds(path)
@@ -29,7 +29,7 @@ def test_the_checkout_has_the_file_that_ships():
 
 
 def test_the_variable_wins_over_the_stack_and_the_stack_over_the_shipped_file(tmp_path):
-    """A person edits the file that Prometheus reads, and it is found."""
+    """The environment variable takes precedence over the stack's file and the shipped file."""
     stack = write(tmp_path / "trainvitals/config/prometheus/rules/thresholds.yml")
     assert find_thresholds({"XDG_STATE_HOME": str(tmp_path)}) == stack
     named = {"XDG_STATE_HOME": str(tmp_path), "TRAINVITALS_THRESHOLDS_FILE": "/etc/t.yml"}
@@ -37,7 +37,7 @@ def test_the_variable_wins_over_the_stack_and_the_stack_over_the_shipped_file(tm
 
 
 def test_what_a_file_leaves_out_is_as_shipped(tmp_path):
-    """A file of an older version lacks what came later."""
+    """Thresholds missing from a file have the shipped values."""
     found = read_thresholds(write(tmp_path / "t.yml"))
     assert found["high_memory_usage:ratio"] == 0.5
     assert found["gpu_high_temperature:headroom_celsius"] == 2
@@ -54,7 +54,7 @@ def test_what_a_file_leaves_out_is_as_shipped(tmp_path):
     ],
 )
 def test_a_file_that_is_no_list_of_thresholds_is_refused(tmp_path, text, said):
-    """The message names the file and what is wrong in it."""
+    """The error of an invalid file names the file and the invalid part."""
     path = tmp_path / "t.yml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=said):
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_list_of_thresholds_is_refused(tmp_path, text, said):
 
 
 def test_a_changed_file_is_read_again_and_a_broken_one_leaves_the_numbers(tmp_path):
-    """It behaves as Prometheus does: a refused file changes nothing and is reported."""
+    """A changed file is reloaded, and an invalid one keeps the old values and is reported."""
     path = write(tmp_path / "t.yml")
     file = ThresholdsFile(path)
     assert file.latest()[0]["high_memory_usage:ratio"] == 0.5

@@ -1,4 +1,4 @@
-"""Troubles that explain others are those whose alerts silence others in Alertmanager."""
+"""Troubles that explain others are the same as the inhibiting alerts in Alertmanager."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.unit.verdicts.alerts import JUDGED, inhibit
 from trainvitals.sources.prometheus import ActiveAlert
 from trainvitals.verdicts.trouble import OUT_OF_HOST_MEMORY, Trouble, drop_explained
 
-# What runs hold is looked up by the rules, not by Alertmanager.
+# The devices that runs hold are compared by the rules, not by Alertmanager.
 HELD = {"one": frozenset[str](), "other": frozenset[str]()}
 PAIRS = sorted(itertools.permutations(JUDGED, 2))
 
 
 def find_explained(*, name: str, same: bool, labels: tuple[dict[str, str], dict[str, str]]):
-    """Return the pairs of alerts of which the first silences the second, here and there."""
+    """Return the pairs of which the first alert inhibits the second, by Python and Alertmanager."""
     here, there = set(), set()
     for source, target in PAIRS:
         subjects = ("one", "one" if same else "other")
@@ -40,7 +40,7 @@ def find_explained(*, name: str, same: bool, labels: tuple[dict[str, str], dict[
     ("name", "reason", "where"), [("died", "signal", "device"), (OUT_OF_HOST_MEMORY, "oom", "host")]
 )
 def test_the_same_alerts_are_silenced_as_by_alertmanager(name, reason, where, same):
-    """Of any two alerts about one subject, or about two subjects of one machine."""
+    """Python and Alertmanager inhibit the same alerts, for every pair about one or two subjects."""
     about = ("uuid", "device", "run", "mountpoint", "name", "collector")
     one = dict.fromkeys(about, "one")
     other = one if same else dict.fromkeys(about, "other")
@@ -57,7 +57,7 @@ def test_the_same_alerts_are_silenced_as_by_alertmanager(name, reason, where, sa
     [({}, True), ({"bert": frozenset({"gpu0"})}, True), ({"bert": frozenset({"gpu1"})}, False)],
 )
 def test_a_lost_card_explains_the_stall_of_a_run_that_may_hold_it(held, is_explained):
-    """A run that reports other cards has stalled for another reason."""
+    """A lost card explains a stalled run unless the run is known to hold only other cards."""
     lost = Trouble("accelerator", "gpu0", "lost", "critical", "", "AcceleratorLost")
     stalled = Trouble("run", "bert", "is stalled", "critical", "", "TrainingStalled")
     expected = (lost,) if is_explained else (lost, stalled)
@@ -65,7 +65,7 @@ def test_a_lost_card_explains_the_stall_of_a_run_that_may_hold_it(held, is_expla
 
 
 def test_a_lost_card_explains_no_process_that_is_stopped():
-    """A driver hangs a process; SIGSTOP or a debugger stops it."""
+    """A lost card does not explain a process that a signal or debugger stopped."""
     lost = Trouble("accelerator", "gpu0", "lost", "critical", "", "AcceleratorLost")
     stopped = Trouble("run", "bert", "is stopped", "critical", "", "TrainingStalled")
     assert drop_explained((lost, stopped), {"bert": frozenset({"gpu0"})}) == (lost, stopped)

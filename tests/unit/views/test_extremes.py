@@ -1,7 +1,7 @@
-"""Extreme numbers from outside, through everything that shows them.
+"""Extreme numbers in run files, logs and event files, through every view.
 
-Run files, logs, event files and the answers of Prometheus may hold any number. Whatever they hold, no
-view fails, no document is refused, and the run beside it is shown.
+Run files, logs, event files and the answers of Prometheus may hold any number. No number may make a
+view fail or a document be refused, and the other runs must still be shown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXTREMES = (
     *(0.0, -0.0, 1.0, -1.0, 2.0**31, 2.0**53, 2.0**63, -(2.0**63), 2.0**64, 1e15, 4e9, 1e10),
 )
 NUMBERS = st.sampled_from(EXTREMES)
-# As programs write them, and as nobody does.
+# Numbers as programs write them, and in other notations.
 TEXTS = st.sampled_from(
     [*map(repr, EXTREMES), "1e9999", "-1e9999", "9" * 39, "9" * 5000, "1,000,000", "1e-9999", "12%"]
 )
@@ -89,7 +89,7 @@ def event_files(draw: st.DrawFn) -> bytes:
 
 
 def see(reading: RunsReading, now: float) -> SimpleNamespace:
-    """Return what a scrape with this reading passes to the views."""
+    """Return the snapshot with this reading that a scrape passes to the views."""
     report = Report(
         collector="training",
         success=True,
@@ -104,7 +104,7 @@ def see(reading: RunsReading, now: float) -> SimpleNamespace:
 
 
 def show(picture: Picture) -> None:
-    """Show a picture in every way."""
+    """Render a picture in every view."""
     document = write_document(picture)
     json.loads(document, parse_constant=pytest.fail)
     for each in (picture, read_document(document)):
@@ -115,14 +115,14 @@ def show(picture: Picture) -> None:
 
 
 def view(collector: TrainingCollector, observer: Observer) -> Picture:
-    """Read the runs, and show them in every way."""
+    """Read the runs and render them in every view."""
     reading = collector.read(time.monotonic() + 5)
     assert reading.complaint is None
     return show_reading(reading, collector, observer)
 
 
 def show_reading(reading: RunsReading, collector: TrainingCollector, observer: Observer) -> Picture:
-    """Show what was read in every way."""
+    """Render a reading in every view, and return its picture."""
     now = time.time()
     blocks = collector.express(reading)
     for exposition in (Exposition(), Exposition(openmetrics=True)):
@@ -140,7 +140,7 @@ def show_reading(reading: RunsReading, collector: TrainingCollector, observer: O
 def watch(
     folder: Path, contents: Sequence[tuple[bytes, str, bytes]], names: tuple[str, str, str]
 ) -> Iterator[Picture]:
-    """Yield the picture after each of the readings of a run directory, a log and an event file."""
+    """Yield the picture after each reading of a run directory, a log and an event file."""
     (folder / "runs").mkdir()
     (folder / "board/tb").mkdir(parents=True)
     good = compose_run_file("innocent", wall_time=time.time(), global_step=float(GOOD_STEP))
@@ -163,7 +163,7 @@ def watch(
 @settings(max_examples=40)
 @given(st.lists(st.tuples(run_files(), logs(), event_files()), min_size=1, max_size=3))
 def test_no_number_from_outside_costs_a_view(tmp_path_factory, contents):
-    """Whatever numbers a run file, a log and an event file have, all views show the run beside them."""
+    """Whatever numbers a run file, a log and an event file contain, another run is still shown."""
     folder = tmp_path_factory.mktemp("numbers")
     names = ("runs/evil.tv", "evil.log", "board/tb/events.out.tfevents.1700000000.box.1.0")
     try:
@@ -175,7 +175,7 @@ def test_no_number_from_outside_costs_a_view(tmp_path_factory, contents):
 
 
 def write_extreme(run: str, rank: int, **words: float) -> bytes:
-    """Return the file of a run that was just written, on another boot, so that its age decides."""
+    """Return a run file that was just written on another boot, so that its age decides."""
     return compose_run_file(
         run, rank=rank, boot_id=b"another machine.", wall_time=time.time(), **words
     )
@@ -184,7 +184,7 @@ def write_extreme(run: str, rank: int, **words: float) -> bytes:
 @pytest.mark.parametrize("value", EXTREMES)
 @pytest.mark.parametrize(("word", "ranks"), [("loss", 1), ("loss", 2), ("others", 2)])
 def test_a_run_of_one_number_is_shown(tmp_path: Path, word: str, ranks: int, value: float):
-    """A run that has it in its loss, or in every other word, on several readings."""
+    """A run with an extreme number as its loss, or in all other words, is shown."""
     names = [
         each
         for each in (*STEP, *STATE)

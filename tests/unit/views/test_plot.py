@@ -1,4 +1,4 @@
-"""The picture of what a run used: what is read from its files, and what is drawn."""
+"""`trainvitals plot`: reading of resource logs, and the drawn image."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ ADVICE = (
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a CSV file; give its path."""
+    """Return a function that writes a CSV file and returns its path."""
 
     def write(name, *lines):
         path = tmp_path / name
@@ -40,14 +40,14 @@ def write(tmp_path):
 
 
 def size_of(path):
-    """Read width and height from the head of a PNG."""
+    """Return the width and height in the header of a PNG file."""
     head = path.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     return struct.unpack(">II", head[16:24])
 
 
 def read_lines(*paths):
-    """Return what would be drawn: the axis and its positions, and for each panel its lines."""
+    """Return the axis label, the positions and the lines of each panel of a plot."""
     parts = sort_parts([read_part(path, PATTERNS) for path in paths])
     axis = choose_axis(parts)
     lines = {
@@ -63,12 +63,12 @@ def read_lines(*paths):
 
 
 def show_gaps(values):
-    """Return values with None for NaN, so that they compare."""
+    """Return the values with None for NaN, so that they can be compared."""
     return [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
 
 
 def test_the_timeline_is_drawn(write, tmp_path, capsys, monkeypatch):
-    """Without further words the picture is `resource_timeline.png`, 1200 by 800."""
+    """Without options, the command writes `resource_timeline.png` with 1200 by 800 pixels."""
     path = write("epoch_0.csv", HEADER, TWO_ROWS)
     monkeypatch.chdir(tmp_path)
     assert main(["plot", str(path)]) == 0
@@ -86,7 +86,7 @@ EVERYTHING = (
     ("words", "size"), [([], (1200, 800)), (["--size", "900x1600"], (900, 1600))]
 )
 def test_the_size_does_not_depend_on_what_was_recorded(write, tmp_path, words, size):
-    """Eight panels take the place of four; `--size` gives them more."""
+    """The image has the same size for eight panels as for four, unless `--size` is given."""
     rows = (f"2025-10-07T10:00:0{second},80,50,40,10,65,400,75,0" for second in range(5))
     path = write("run.csv", EVERYTHING, *rows)
     output = tmp_path / "run.png"
@@ -97,7 +97,7 @@ def test_the_size_does_not_depend_on_what_was_recorded(write, tmp_path, words, s
 
 @pytest.mark.parametrize("text", ["1200", "12x8", "1200x", "axb", "99999x100", "1200x800px"])
 def test_a_size_that_is_none_is_named(write, capsys, text):
-    """One line says what to write, and the exit code is 2."""
+    """An invalid size causes a one-line error and exit code 2."""
     path = write("epoch_0.csv", HEADER, TWO_ROWS)
     assert main(["plot", str(path), "--size", text]) == 2
     assert capsys.readouterr().err == (
@@ -106,7 +106,7 @@ def test_a_size_that_is_none_is_named(write, capsys, text):
 
 
 def test_no_panel_lies_upon_another(write):
-    """All that belongs to a panel, labels and legend included, has its own place."""
+    """No panel overlaps another, including labels and legends."""
     rows = (f"2025-10-07T10:00:0{second},80,50,40,10,65,400,75,0" for second in range(5))
     figure = draw([read_part(write("run.csv", EVERYTHING, *rows), PATTERNS)])
     figure.draw_without_rendering()
@@ -116,7 +116,7 @@ def test_no_panel_lies_upon_another(write):
 
 
 def test_no_display_and_no_global_state_are_needed(write, tmp_path):
-    """The picture is written although the environment asks for a window, and pyplot stays away."""
+    """The image is written without a display and without importing pyplot."""
     path = write("epoch_0.csv", HEADER, TWO_ROWS)
     code = (
         "import sys; from pathlib import Path; from trainvitals.views.plot import plot;"
@@ -136,7 +136,7 @@ def test_no_display_and_no_global_state_are_needed(write, tmp_path):
 
 
 def test_four_panels_have_titles_units_and_the_same_axis(write):
-    """Utilization, memory, CPU and I/O stand over steps, with a legend where lines are several."""
+    """The four panels have titles, units and a common x axis, and a legend for several lines."""
     figure = draw([read_part(write("epoch_0.csv", HEADER, TWO_ROWS), PATTERNS)])
     panels = figure.get_axes()
     assert [(axes.get_title(), axes.get_ylabel(), axes.get_xlabel()) for axes in panels] == [
@@ -153,7 +153,7 @@ def test_four_panels_have_titles_units_and_the_same_axis(write):
 
 
 def test_the_columns_are_drawn_where_they_belong(write):
-    """Each column is one line of one panel; those that no panel has are passed over."""
+    """Each column is drawn in its panel, and unknown columns are ignored."""
     path = write(
         "epoch_0.csv", HEADER + ",gpu_0_temp_c,note", TWO_ROWS.replace("\n", ",72,a\n") + ",73,b"
     )
@@ -178,7 +178,7 @@ def test_several_gpus_are_several_lines_in_the_order_of_their_numbers(write):
 
 
 def test_files_follow_one_another_by_time(write):
-    """Epoch 10 is shown after epoch 9 although its name sorts before."""
+    """Files are ordered by time, so that epoch 10 follows epoch 9."""
     tenth = write("epoch_10.csv", "step,timestamp,cpu_percent", "20,2025-10-07T11:00:00,30")
     ninth = write("epoch_9.csv", "step,timestamp,cpu_percent", "10,2025-10-07T10:00:00,20")
     label, positions, lines = read_lines(tenth, ninth)
@@ -195,7 +195,7 @@ def test_files_follow_one_another_by_time(write):
     ],
 )
 def test_time_is_shown_where_steps_start_again(write, last, label, positions):
-    """Each epoch counts from 0: the x axis has the time, and pauses between epochs are gaps."""
+    """If steps restart in each epoch, the x axis is time and pauses are gaps."""
     header = "step,timestamp,cpu_percent"
     first = write("epoch_0.csv", header, "0,2025-10-07T10:00:00,1", "5,2025-10-07T10:00:10,2")
     second = write("epoch_1.csv", header, "0,2025-10-07T10:00:30,3", f"5,2025-10-07T{last},4")
@@ -206,7 +206,7 @@ def test_time_is_shown_where_steps_start_again(write, last, label, positions):
 
 
 def test_a_time_may_have_a_zone(write):
-    """Z and an offset are understood, and the title has the text of the file."""
+    """Timestamps with Z or an offset are read."""
     path = write(
         "epoch_0.csv",
         "step,timestamp,cpu_percent",
@@ -217,7 +217,7 @@ def test_a_time_may_have_a_zone(write):
 
 
 def test_ranks_have_lines_of_their_own(write):
-    """Files of two ranks are told apart by their names, and each goes through its own steps."""
+    """Files of two ranks are distinguished by name and drawn as separate lines."""
     header = "step,timestamp,gpu_0_util"
     paths = [
         write("epoch_0.csv", header, "0,2025-10-07T10:00:00,10", "9,2025-10-07T10:00:20,11"),
@@ -229,7 +229,7 @@ def test_ranks_have_lines_of_their_own(write):
 
 
 def test_unknown_values_are_gaps(write):
-    """Empty cells, numbers that are none and columns that a file lacks are not drawn as 0."""
+    """Empty cells, NaN, infinity and missing columns are drawn as gaps."""
     first = write(
         "epoch_0.csv", "step,cpu_percent,gpu_0_util", "0,,1", "1,nan,2", "2,inf,3", "3,5,4"
     )
@@ -240,27 +240,27 @@ def test_unknown_values_are_gaps(write):
 
 
 def test_a_value_between_two_gaps_gets_a_dot(write):
-    """It would not be seen otherwise."""
+    """A value between two gaps is drawn as a dot, because a line would not show it."""
     path = write("epoch_0.csv", "step,cpu_percent", "0,1", "1,", "2,3", "3,4", "4,", "5,6")
     line = draw([read_part(path, PATTERNS)]).get_axes()[2].get_lines()[0]
     assert line.get_markevery() == [0, 5]
 
 
 def test_a_row_that_was_cut_off_is_left_out(write):
-    """A run that died while it wrote, and a second header in the file, spoil nothing."""
+    """A truncated last row and a repeated header are ignored."""
     path = write("epoch_0.csv", HEADER, TWO_ROWS, HEADER, "20,2025-10-07T10:00:10,8")
     assert read_lines(path)[2]["CPU"] == {"busy": [45.2, 46.3]}
 
 
 def test_what_was_not_recorded_is_said(write):
-    """A panel without a line says so, and the others are drawn."""
+    """A panel without data shows "not recorded"."""
     figure = draw([read_part(write("epoch_0.csv", "step,cpu_percent", "0,5", "1,6"), PATTERNS)])
     notes = [[text.get_text() for text in axes.texts] for axes in figure.get_axes()]
     assert notes == [["not recorded"], ["not recorded"], [], ["not recorded"]]
 
 
 def test_many_files_and_lines_stay_readable(write):
-    """Past 16 lines there is no legend, and past 30 files no line marks where each begins."""
+    """With more than 16 lines there is no legend, and with more than 30 files no file marks."""
     names = [f"gpu_{number}_util" for number in range(17)]
     row = ",".join(["50"] * 17)
     parts = [
@@ -300,7 +300,7 @@ def test_many_files_and_lines_stay_readable(write):
     ],
 )
 def test_a_file_that_cannot_be_drawn_is_named(tmp_path, capsys, content, reason):
-    """The error is one line with the path and what to do, the exit code 2, and no picture."""
+    """A file that cannot be drawn causes a one-line error, exit code 2 and no image."""
     path, output = tmp_path / "epoch_0.csv", tmp_path / "a.png"
     path.write_bytes(content)
     assert main(["plot", str(path), "--output", str(output)]) == 2
@@ -313,7 +313,7 @@ def test_a_file_that_cannot_be_drawn_is_named(tmp_path, capsys, content, reason)
     [("absent.csv", "No such file or directory"), (".", "it is no regular file")],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys, name, reason):
-    """The error says why."""
+    """The error of an unreadable file gives the reason."""
     path = tmp_path / name
     assert main(["plot", str(path)]) == 2
     error = capsys.readouterr().err
@@ -321,14 +321,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys, name, reason):
 
 
 def test_steps_that_start_again_need_a_time(write):
-    """Without timestamps the files can only be drawn one by one."""
+    """Files whose steps restart are refused if they have no timestamps."""
     paths = [write(f"epoch_{epoch}.csv", "step,cpu_percent", "0,1", "1,2") for epoch in (0, 1)]
     with pytest.raises(ConfigurationError, match=r"^steps start again and timestamps are miss"):
         read_lines(*paths)
 
 
 def test_a_file_without_any_value_is_refused(write, tmp_path):
-    """There would be nothing in the picture."""
+    """A file without any value is refused, because the image would be empty."""
     path = write("epoch_0.csv", "step,cpu_percent", "0,", "1,")
     with pytest.raises(
         ConfigurationError, match=r"^all cells of the columns that are plotted are empty; "
@@ -344,14 +344,14 @@ def test_a_file_without_any_value_is_refused(write, tmp_path):
     ],
 )
 def test_a_picture_that_cannot_be_written_is_named(write, tmp_path, output, reason):
-    """The error has its path and what to do."""
+    """The error names the image that cannot be written and the remedy."""
     path = write("epoch_0.csv", HEADER, TWO_ROWS)
     with pytest.raises(ConfigurationError, match=reason):
         plot([path], tmp_path / output)
 
 
 def test_without_matplotlib_the_extra_is_named(write, capsys, monkeypatch):
-    """One line says what to install, and the exit code is 2."""
+    """Without matplotlib, the error names the package to install and the exit code is 2."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["plot", str(write("epoch_0.csv", HEADER, TWO_ROWS))]) == 2
     error = capsys.readouterr().err
@@ -359,7 +359,7 @@ def test_without_matplotlib_the_extra_is_named(write, capsys, monkeypatch):
 
 
 def test_a_file_is_needed(capsys):
-    """Without one the usage is shown, and the exit code is 2."""
+    """Without a file, the usage is printed and the exit code is 2."""
     with pytest.raises(SystemExit) as left:
         main(["plot"])
     assert left.value.code == 2
@@ -382,7 +382,7 @@ def test_a_file_is_needed(capsys):
     )
 )
 def test_any_file_is_read_or_refused(tmp_path_factory, rows):
-    """Whatever is in a file, it has one value for each row and column, or one line of error."""
+    """Any file is either read into columns of equal length or refused with one line."""
     path = tmp_path_factory.getbasetemp() / "any.csv"
     text = "\n".join(",".join(row) for row in rows)
     path.write_bytes(text.encode("utf-8", errors="surrogatepass"))
@@ -405,7 +405,7 @@ RECORDED = (
 
 
 def test_a_recording_in_json_lines_is_drawn(write):
-    """A number that one line lacks is a gap, and a clock that was set back breaks the lines."""
+    """A missing number in a JSON line is a gap, and a clock set back breaks the lines."""
     path = write("run.jsonl", *RECORDED, "")
     path.write_text(path.read_text().rstrip("\n") + '\n{"timestamp":"2025-10')
     label, positions, lines = read_lines(path)
@@ -416,7 +416,7 @@ def test_a_recording_in_json_lines_is_drawn(write):
 
 
 def test_what_was_put_away_is_drawn_too(write, tmp_path):
-    """A compressed file is read as the plain one is."""
+    """A gzip-compressed file is read as the plain file."""
     path = tmp_path / "run.csv.1.gz"
     path.write_bytes(gzip.compress(write("run.csv", HEADER, TWO_ROWS).read_bytes()))
     assert read_lines(path) == read_lines(tmp_path / "run.csv")
@@ -432,7 +432,7 @@ def test_what_was_put_away_is_drawn_too(write, tmp_path):
     ],
 )
 def test_a_file_that_is_not_whole_is_one_line(tmp_path, data, words):
-    """It says which file and what is wrong with it."""
+    """The error of an incomplete file says what is wrong with it."""
     path = tmp_path / "run"
     path.write_bytes(data)
     with pytest.raises(ConfigurationError, match=words):
@@ -440,7 +440,7 @@ def test_a_file_that_is_not_whole_is_one_line(tmp_path, data, words):
 
 
 def test_a_disk_without_room_leaves_the_picture_that_was_there(tmp_path):
-    """No half of a picture, and nothing beside it."""
+    """On a full disk, the existing image is kept and no partial file is left."""
     log = tmp_path / "run.csv"
     log.write_text("timestamp,cpu_percent\n2026-01-01T00:00:00,1\n2026-01-01T00:01:00,2\n")
     picture = tmp_path / "run.png"
@@ -464,13 +464,13 @@ def test_a_disk_without_room_leaves_the_picture_that_was_there(tmp_path):
 
 
 def test_what_is_no_file_is_refused():
-    """A device could be read for ever."""
+    """A device file is refused, because it may never end."""
     with pytest.raises(ConfigurationError, match="/dev/zero: it is no regular file"):
         read_part(Path("/dev/zero"), PATTERNS)
 
 
 def test_a_huge_file_is_refused_in_one_line(tmp_path, capsys):
-    """A file of a terabyte, and a small one that unpacks to more than is read, are read in part."""
+    """A plain or unpacked file of more than 256 MiB is refused."""
     sparse, bomb = tmp_path / "sparse.csv", tmp_path / "bomb.csv.gz"
     sparse.touch()
     os.truncate(sparse, 1 << 40)

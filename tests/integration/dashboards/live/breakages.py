@@ -1,4 +1,4 @@
-"""A small board that is right, and the ways to break it, each of which must be found."""
+"""A small dashboard without faults, and the ways to break it, each of which must be detected."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _write_board() -> Json:
 
 
 def make_board(break_it: Break | None = None) -> Board:
-    """Make the board, and break it as asked."""
+    """Return the small dashboard, broken by `break_it` if given."""
     board = deepcopy(_write_board())
     if break_it is not None:
         break_it(board)
@@ -112,7 +112,7 @@ def _ask_nonsense_in_an_annotation(board: Json) -> None:
     board["annotations"]["list"][0]["expr"] = "host_boot_time_seconds["
 
 
-# By what is broken: the kind of fault that is found, a part of what it says, and how it is broken.
+# For each broken part: the kind of the fault, a part of its text, and the function that breaks it.
 BREAKAGES: Mapping[str, tuple[str, str, Break]] = MappingProxyType(
     {
         "many to many": (

@@ -1,4 +1,4 @@
-"""The variables of a board: what they offer, and what is chosen of it."""
+"""The variables of a dashboard: their options and the chosen values."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Way = Literal["one", "several", "all"]
 
 
 def choose(asked: Asked, board: Board, way: Way, wanted: Mapping[str, str], look: Look) -> Choices:
-    """Choose a value for each variable of a board, from the left to the right.
+    """Return a choice for each variable of a dashboard, from left to right.
 
     Args:
-        asked: Prometheus.
-        board: The board.
-        way: One value, several, or all where a variable can have them; else the first, which is
-            what Grafana chooses.
-        wanted: What is chosen for some variables, if it is among their values.
+        asked: The Prometheus to query.
+        board: The dashboard.
+        way: Whether to choose one value, several or all, if a variable can have several; for
+            other variables the first value is chosen, as by Grafana.
+        wanted: The values to choose for some variables.
         look: The time range.
 
     Raises:
-        AssertionError: What is wanted is none of a variable's values, though it has some.
+        AssertionError: A wanted value is not among the options of a variable that has options.
     """
     chosen: dict[str, Choice] = {}
     for variable in board.variables:
@@ -60,10 +60,10 @@ def choose(asked: Asked, board: Board, way: Way, wanted: Mapping[str, str], look
 
 
 def list_options(asked: Asked, board: Board, name: str, look: Look) -> list[str]:
-    """Return the values that a variable offers, in its order.
+    """Return the options of a variable, sorted if the variable is.
 
     Raises:
-        AssertionError: Prometheus refuses the query, or answers it otherwise in its two ways.
+        AssertionError: Prometheus rejects the query, or its two APIs return different values.
     """
     (question,) = (
         one for one in board.questions if one.kind == "variable" and one.json.get("name") == name
@@ -83,7 +83,10 @@ def list_options(asked: Asked, board: Board, name: str, look: Look) -> list[str]
 def _list_label_values(
     asked: Asked, place: Place, selector: str, label: str, look: Look
 ) -> list[str]:
-    """Ask as Grafana asks a Prometheus from 2.24 on, and as it asks any other."""
+    """Return the values of a label, after a comparison of the two APIs that Grafana uses for them.
+
+    Grafana uses the API for label values from Prometheus 2.24 on, and the API for series before.
+    """
     times = {"start": f"{look.end - look.seconds:.0f}", "end": f"{look.end:.0f}"}
     direct = asked.ask(f"label/{label}/values", "GET", match=[selector], **times)
     series = asked.ask("series", "GET", match=[selector], **times)
@@ -95,7 +98,7 @@ def _list_label_values(
 
 
 def _write_result(result: Json) -> str:
-    """Write a result of `query_result`, for the variable's regular expression."""
+    """Return the text of a result of `query_result`, to which the variable's pattern is applied."""
     labels = dict(result["metric"])
     name = labels.pop("__name__", "")
     written = ",".join(f'{key}="{value}"' for key, value in labels.items())
@@ -104,7 +107,7 @@ def _write_result(result: Json) -> str:
 
 
 def _cut(options: Sequence[str], pattern: str) -> Iterator[str]:
-    """Keep what a variable's regular expression says."""
+    """Yield the parts of the options that match the variable's regular expression."""
     if not pattern:
         yield from options
         return

@@ -1,4 +1,4 @@
-"""What a click leads to: the address of a link as Grafana fills it in, and the board that it opens."""
+"""The targets of clicks: the address of a link, filled in as by Grafana, and its dashboard."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from tests.integration.dashboards.live.grafana import Answer
 from tests.unit.dashboards.boards import Panel
 
-# A column of a row, a label of a series, a variable of the board.
+# A reference to a column of a row, a label of a series, or a variable of the dashboard.
 _FIELD = re.compile(
     r"\$\{(?:__data\.fields\.|__field\.labels\.)?(?P<title>\w+)(?::(?P<format>\w+))?\}"
 )
 _PARAMETERS = re.compile(r"\$\{(?:datasource:queryparam|__url_time_range)\}&?")
-# What `encodeURI` leaves as it is: Grafana's own way, where a link names none.
+# The characters that `encodeURI` does not escape; Grafana uses it for fields without a format.
 _KEPT_IN_ADDRESSES = ";/?:@&=+$,#-_.~"
 
 
 def list_rows(panel: Panel, answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """Return the rows of a table with their keys and states: cells by the title of their column."""
+    """Return the rows of a table, each as the texts of its cells by column title."""
     titles = dict(panel.renamed)
     states = read_states(panel)
     rows: dict[tuple[str, ...], dict[str, str]] = {}
@@ -36,7 +36,7 @@ def list_rows(panel: Panel, answers: Sequence[Answer]) -> list[dict[str, str]]:
 
 
 def read_states(panel: Panel) -> Mapping[str, Mapping[float, str]]:
-    """Return the texts of numbers by the title of a column; those of a stat by the empty title."""
+    """Return the texts of numbers by column title; a stat's texts have an empty title."""
     texts = {"": _read_texts(panel.defaults.get("mappings") or ())}
     for matcher, mappings in panel.find_properties("mappings"):
         texts[str(matcher.get("options"))] = _read_texts(mappings)
@@ -60,12 +60,12 @@ def _is_number(text: str) -> bool:
 def list_clicks(
     panel: Panel, answers: Sequence[Answer], chosen: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Click on everything in a panel that leads on: boards and what is chosen there, each once.
+    """Yield the target of each link of a panel once: a dashboard and its chosen variables.
 
     Args:
         panel: The panel.
-        answers: What its board was answered.
-        chosen: What is chosen on its board, one value for each variable.
+        answers: The answers to the queries of the panel's dashboard.
+        chosen: The chosen values of the panel's dashboard, one for each variable.
     """
     links = [*panel.json.get("links", ()), *panel.defaults.get("links", ())]
     links += [link for _, several in panel.find_properties("links") for link in several]
@@ -91,7 +91,7 @@ def _find_fields(url: str) -> Iterator[re.Match[str]]:
 
 
 def click(panel: Panel, column: str, row: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Click on a cell: give the uid of the board that opens, and what is chosen there."""
+    """Return the uid of the dashboard that a click on a cell opens, and its chosen variables."""
     (url,) = (
         link["url"]
         for matcher, links in panel.find_properties("links")
@@ -102,7 +102,7 @@ def click(panel: Panel, column: str, row: Mapping[str, str]) -> tuple[str, dict[
 
 
 def open_address(url: str, row: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Read an address whose fields are those of a row."""
+    """Return the uid and the variables of an address that is filled in from a row."""
 
     def write(found: re.Match[str]) -> str:
         safe = "-_.~" if found["format"] == "percentencode" else _KEPT_IN_ADDRESSES

@@ -1,4 +1,4 @@
-"""A recorded minute, the boards, and visits to them."""
+"""Fixtures of the recorded minute, the dashboards, and the answers to their queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.dashboards.boards import Board, read_boards
 
 @pytest.fixture(scope="module")
 def boards() -> Mapping[str, Board]:
-    """Return the boards as Grafana gets them, by uid."""
+    """Return the dashboards that Grafana loads, by uid."""
     return {board.uid: board for board in read_boards(on_disk.DASHBOARDS)}
 
 
@@ -29,7 +29,7 @@ def boards() -> Mapping[str, Board]:
 def recording(
     prometheus: Path, alertmanager: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Recording]:
-    """Return a minute of all machines."""
+    """Yield a recorded minute of all machines."""
     directory = tmp_path_factory.mktemp("live")
     with record(Programs(prometheus, alertmanager), directory) as recording:
         yield recording
@@ -37,7 +37,7 @@ def recording(
 
 @pytest.fixture(scope="module")
 def visits(recording: Recording, boards: Mapping[str, Board]) -> Visits:
-    """Return what opens the boards."""
+    """Return an object that sends the dashboards' queries."""
     return Visits(recording, boards, read_expectations())
 
 
@@ -49,7 +49,7 @@ def fleet(
     promtool: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Asked, Look]]:
-    """Return who asks a Prometheus of 64 hosts with 8 accelerators each, and what is looked at."""
+    """Yield a client of a Prometheus with 64 hosts of 8 accelerators each, and a time range."""
     directory = tmp_path_factory.mktemp("fleet")
     questions = [question for board in boards.values() for question in board.questions]
     names = {name for question in questions for name in find_metrics(question.expr)}

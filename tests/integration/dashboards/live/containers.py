@@ -14,7 +14,7 @@ from tests.support.engine_stand_in import EngineStandIn
 MIB = 1 << 20
 _GROUP = Path(__file__).parents[3] / "fixtures/cgroups/v2/sys/fs/cgroup"
 _SLICE = "system.slice"
-_IMAGE = "acme/train:1"  # as `write_inspection` has it
+_IMAGE = "acme/train:1"  # the image in the documents of `write_inspection`
 _IO = "259:0 rbytes={read} wbytes={written} rios=19 wios=22 dbytes=0 dios=0\n"
 _STAT = """anon {held}
 file {cache}
@@ -40,19 +40,19 @@ full avg10=0.75 avg60=0.20 avg300=0.04 total={full}
 
 @dataclass(slots=True)
 class Container:
-    """A container and how much of everything it takes.
+    """A container and its use of resources.
 
     Attributes:
-        name: Its name; by Compose it is `project-service-1`.
-        number: Two hexadecimal digits that its ID is made of.
-        memory_bytes: What it holds without the cache.
-        limit_bytes: What it may hold; 0: no limit.
-        cores: How many it keeps busy.
-        health: What its health check says; empty: it has none.
-        pid: Its first process.
-        started: When it was last started.
-        restarts: How often it was restarted.
-        oom_kills: How many of its processes the kernel killed.
+        name: The name; for Compose it is `project-service-1`.
+        number: Two hexadecimal digits, which the ID repeats.
+        memory_bytes: The used memory without the page cache.
+        limit_bytes: The memory limit; 0 for none.
+        cores: The number of busy cores.
+        health: The state of the health check; empty without a health check.
+        pid: The PID of the first process.
+        started: The time of the last start, Unix seconds.
+        restarts: The number of restarts.
+        oom_kills: The number of processes that the kernel's OOM killer killed.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Container:
 
     @property
     def id(self) -> str:
-        """Its ID."""
+        """The container's ID."""
         return self.number * 32
 
     @property
     def cgroup(self) -> str:
-        """Its control group."""
+        """The container's control group."""
         return f"/{_SLICE}/docker-{self.id}.scope"
 
 
@@ -81,8 +81,8 @@ class Containers:
     """The containers of a host, while its `with` block lasts.
 
     Args:
-        directory: Where the engine's socket is.
-        host: Whose containers they are.
+        directory: The directory for the engine's socket.
+        host: The host on which the containers run.
     """
 
     def __init__(self, directory: Path, host: MovingHost) -> None:
@@ -97,7 +97,7 @@ class Containers:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The flags with which an exporter finds them."""
+        """The flags with which an exporter finds the containers."""
         return (
             f"--containers.engine={self.engine.address}",
             f"--containers.journal={self._directory / 'deaths'}",
@@ -111,11 +111,11 @@ class Containers:
         self.engine.stop()
 
     def start(self, container: Container, *, is_told: bool = True) -> None:
-        """Start a container; its process must be shown by the host already.
+        """Start a container, whose process must be in the host's `/proc` already.
 
         Args:
             container: The container.
-            is_told: Whether a client follows the engine's events by now.
+            is_told: Whether to send the engine's events about the start.
         """
         container.started = time.time()
         self._running.append(container)
@@ -127,7 +127,7 @@ class Containers:
             self._tell("start", container)
 
     def run_out_of_memory(self, container: Container) -> None:
-        """Have the kernel say that it killed a process of a container for memory."""
+        """Write the kernel's log and counts of an OOM kill in a container, and send the event."""
         container.oom_kills += 1
         self.move()
         self._host.count_oom_kill()
@@ -147,7 +147,7 @@ class Containers:
         self._tell("die", container, exitCode=str(exit_code))
 
     def move(self) -> None:
-        """Let their counters be where they are by now."""
+        """Advance the containers' counters to the current time."""
         for container in self._running:
             self._move(container, time.time() - self._since + 100)
 

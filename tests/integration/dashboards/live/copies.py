@@ -1,4 +1,4 @@
-"""A fleet of 64 hosts with 8 accelerators each: one recorded host, copied into a Prometheus's blocks."""
+"""A fleet of 64 hosts with 8 accelerators each: copies of a recorded host in a Prometheus."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _UUID = re.compile(r"[^,]+")
 def write_fleet(
     recording: Recording, metrics: AbstractSet[str], original: str, big_run: str, path: Path
 ) -> int:
-    """Write what a fleet of copies of a host would have told, as OpenMetrics.
+    """Write the samples of a fleet of copies of a host, in the OpenMetrics format.
 
     Args:
-        recording: What was recorded.
-        metrics: Which metrics are of interest.
+        recording: The recording.
+        metrics: The names of the metrics to copy.
         original: The host that is copied.
-        big_run: The run that becomes one run on all hosts; of all others there is one for eight.
+        big_run: The run that becomes one run on all hosts; other runs become one per eight hosts.
         path: The file.
 
     Returns:
-        How many series it has.
+        The number of series in the file.
     """
     names = f'__name__=~"{"|".join(sorted(metrics))}"'
     count = 0
@@ -40,7 +40,7 @@ def write_fleet(
             for host in range(HOSTS):
                 count += 1
                 file.writelines(_write(_move(labels, host, big_run), samples))
-        # Thresholds, and what Prometheus and Alertmanager say of themselves.
+        # Thresholds, and the own metrics of Prometheus and Alertmanager.
         for labels, samples in _list_series(recording, f'{{{names},job!="trainvitals"}}'):
             count += 1
             file.writelines(_write(labels, samples))
@@ -49,7 +49,7 @@ def write_fleet(
 
 
 def make_blocks(promtool: Path, path: Path, directory: Path) -> None:
-    """Make a Prometheus's data of a file."""
+    """Create Prometheus blocks from an OpenMetrics file."""
     command = [promtool, "tsdb", "create-blocks-from", "openmetrics", path, directory]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -69,7 +69,7 @@ def _list_series(
     result = found["data"]["result"]
     last = max(time for series in result for time, _ in series["values"])
     for series in result:
-        # What has ended is left out: blocks cannot say so, and it would be there for 5 minutes more.
+        # Ended series are left out: blocks have no stale markers, so they would last 5 min more.
         if series["values"][-1][0] == last:
             yield series["metric"], series["values"]
 

@@ -1,4 +1,4 @@
-"""What each panel is meant to return on each machine: `expectations.yml`, read."""
+"""The expected result of each panel on each machine, from `expectations.yml`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Return = Literal["data", "empty", "either"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A board with what is chosen in it.
+    """A dashboard with chosen variables.
 
     Attributes:
-        board: The board's uid.
-        name: What is looked at: a machine, a run, everything.
-        wanted: What is chosen for some variables.
-        returns: What its panels return, if nothing else is said.
+        board: The dashboard's uid.
+        name: The name of the selection, such as a machine, a run or `everything`.
+        wanted: The chosen values of some variables.
+        returns: The default result of the view's panels.
         before: Whether the time range lies before the recording.
-        empties: How many panels of its first screen may be empty.
+        empties: The maximum number of empty panels on the first screen.
     """
 
     board: str
@@ -37,20 +37,20 @@ class View:
     empties: int = 0
 
     def __str__(self) -> str:
-        """Name it for a test."""
+        """Return the view's name in the IDs of tests."""
         return f"{self.board.removeprefix('trainvitals-')}-{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Panels that return something else than their view's others.
+    """Panels whose expected result differs from the default of their view.
 
     Attributes:
-        board: The board's uid.
+        board: The dashboard's uid.
         views: The names of the views.
-        returns: What they return.
-        panels: Row and title, as `CPU > Busy`.
-        reason: Why.
+        returns: The expected result.
+        panels: Row and title of each panel, such as `CPU > Busy`.
+        reason: The reason.
     """
 
     board: str
@@ -62,13 +62,13 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Queries that no recorded machine answers.
+    """Queries that return nothing on any recorded machine.
 
     Attributes:
-        board: The board's uid.
-        queries: Row, panel and query, as `CPU > Busy, query A`.
-        reason: Why.
-        always: Whether they are never answered, or just not in each recording.
+        board: The dashboard's uid.
+        queries: Row, panel and query, such as `CPU > Busy, query A`.
+        reason: The reason.
+        always: Whether they return nothing in any recording, not only in some recordings.
     """
 
     board: str
@@ -79,13 +79,13 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """A fault that is meant.
+    """An expected fault.
 
     Attributes:
-        board: The board's uid.
+        board: The dashboard's uid.
         kind: The fault's kind.
-        at: Row, panel and, where the fault has one, query.
-        reason: Why.
+        at: Row, panel and, if the fault has one, query.
+        reason: The reason.
     """
 
     board: str
@@ -96,13 +96,13 @@ class Meant:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What the file says.
+    """The content of `expectations.yml`.
 
     Attributes:
         views: Every view.
-        others: What is otherwise.
-        silent: What no machine answers.
-        meant: What is meant to be odd.
+        others: The panels that differ from the default of their view.
+        silent: The queries that return nothing.
+        meant: The expected faults.
     """
 
     views: tuple[View, ...]
@@ -111,7 +111,7 @@ class Expectations:
     meant: tuple[Meant, ...]
 
     def find(self, view: View, place: Place) -> Return:
-        """Return what a panel is meant to return."""
+        """Return the expected result of a panel."""
         told = [
             other.returns
             for other in self.others
@@ -122,12 +122,12 @@ class Expectations:
         return told[0] if told else view.returns
 
     def is_meant(self, board: str, kind: str, place: Place) -> bool:
-        """Return whether a fault is meant."""
+        """Return whether a fault is expected."""
         found = (board, kind, shorten(place))
         return any((each.board, each.kind, each.at) == found for each in self.meant)
 
     def find_mistakes(self, boards: Mapping[str, Board]) -> Iterator[str]:
-        """Yield where the file names what there is not, says something twice, or nothing new."""
+        """Yield the entries that name missing items, are repeated, or equal a default."""
         views = {(view.board, view.name): view for view in self.views}
         panels = {
             (uid, shorten(panel.place)) for uid, board in boards.items() for panel in board.panels
@@ -156,16 +156,16 @@ class Expectations:
 
 
 def shorten(place: Place) -> str:
-    """Name a place without its board."""
+    """Return the name of a place without its dashboard."""
     path = " > ".join(part for part in (place.row, place.panel) if part)
     return f"{path}, query {place.query}" if place.query else path
 
 
 def read_expectations(path: Path = FILE) -> Expectations:
-    """Read the file.
+    """Return the expectations in a file.
 
     Raises:
-        TypeError: It has a key that nothing has, or lacks one.
+        TypeError: An entry of the file has an unknown key, or lacks a key.
     """
     document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     views = tuple(

@@ -1,4 +1,4 @@
-"""The machine on which nearly everything happens: runs, containers, and GPUs in trouble."""
+"""A machine on which nearly every event occurs, with runs, containers, and GPUs with faults."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from tests.support.trainers import SOURCE_ROOT
 GIB = 1 << 30
 HW_THERMAL = 0x40
 SW_POWER_CAP = 0x4
-# Each of these means something else in a regular expression, a string of PromQL or an address.
+# Characters that have a special meaning in a regular expression, a string of PromQL or a URL.
 LLAMA = r"""it's "llama"+lora {7b|8b} \d (é) $run 50% #1&2"""
 _LOOP = Path(__file__).with_name("training_loop.py")
 
 
 class GpuBox(Machine):
-    """Eight H100 under load, of which four are in trouble, three runs, and five containers.
+    """Eight H100 GPUs under load, of which four have problems, three runs, and five containers.
 
-    The llama trains on two ranks and was restarted once, `vit` finishes, `unet` diverges and is
-    killed by the kernel with its container, `lab-loader-1` fails and is restarted.
+    The run `LLAMA` trains on two ranks and is restarted once, `vit` finishes, and `unet` diverges
+    and is killed by the kernel with its container. The container `lab-loader-1` fails and is
+    restarted.
     """
 
     name = "gpu-box:9200"
     gpus = 8
 
     def prepare(self, stack: ExitStack) -> None:
-        """Start containers and runs."""
+        """Start the containers and the runs."""
         self._processes: list[subprocess.Popen[bytes]] = []
         stack.callback(self._end_processes)
         self._containers = stack.enter_context(Containers(self.directory, self.host))
@@ -60,13 +61,13 @@ class GpuBox(Machine):
         )
 
     def list_arguments(self) -> Sequence[str]:
-        """Return those of the containers, of both limits and of the baselines too."""
+        """Return the flags, with those of the containers, the limits and the baselines."""
         limits = ("--accelerators.memory-limit=72GiB", "--accelerators.temperature-limit=85")
         baselines = f"--baselines.file={self._baselines}"
         return (*super().list_arguments(), *limits, baselines, *self._containers.arguments)
 
     def plan(self) -> Sequence[Moment]:
-        """Let a run be restarted, another be killed, a container be restarted, a GPU be lost."""
+        """Return the events: a restarted run and container, a killed run, and a lost GPU."""
         return (
             (6, self._kill_ranks),
             (10, self._resume_run),
@@ -79,12 +80,12 @@ class GpuBox(Machine):
         )
 
     def move(self) -> None:
-        """Let the containers' counters go on as well."""
+        """Advance the counters of host and containers, and run the events that are due."""
         super().move()
         self._containers.move()
 
     def fake_gpu(self, slot: int) -> Gpu:
-        """Take hold of a GPU."""
+        """Return the GPU in a slot."""
         assert self.fake is not None
         return self.fake.gpu(slot)
 
@@ -113,7 +114,7 @@ class GpuBox(Machine):
             gpu.nvlink_crc_flit_errors, gpu.pcie_replays = 4, 7
 
     def _hold(self) -> None:
-        """Let the driver list the ranks' processes."""
+        """Add the ranks' processes to the driver's lists of processes."""
         for at, rank in enumerate(self._ranks):
             self.fake_gpu(at).set_processes([(rank.pid, (58 + at) * GIB)])
         self.fake_gpu(2).set_processes([(self._vit[0].pid, 60 * GIB)])
@@ -153,7 +154,7 @@ class GpuBox(Machine):
         return started
 
     def _sit(self, *containers: Container) -> None:
-        """Return containers a process that does nothing."""
+        """Start a process that does nothing for each container."""
         for container in containers:
             process = subprocess.Popen([*ENDS_WITH_PARENT, "sleep", "600"])
             self._processes.append(process)

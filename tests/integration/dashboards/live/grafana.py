@@ -1,8 +1,8 @@
-"""What Grafana sends to Prometheus when a board is opened, and what comes back.
+"""The queries that Grafana sends to Prometheus when a dashboard is opened, and their answers.
 
-As Grafana 13.2 and its Prometheus data source do it: how the step follows from the time range and
-the width of a panel, what `$__rate_interval` becomes, how the values of variables are found and
-written into queries, that a range begins at a multiple of its step.
+The module does what Grafana 13.2 and its Prometheus data source do: the step follows from the time
+range and the width of a panel, `$__rate_interval` follows from the step, the values of variables
+are found and written into queries, and a range begins at a multiple of its step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d+)(ms|[smhdw])")
 _SPECIAL_IN_STRINGS = re.compile(r"[$^*{}\[\]'+?.()|]")
 _SPECIAL = re.compile(r"[\\^$*+?.()|\[\]{}/]")
-# Below how many seconds an interval becomes which: `roundInterval` of @grafana/data.
+# The upper bound and the rounded interval in seconds, as in `roundInterval` of @grafana/data.
 _ROUNDED = (
     *((0.75, 0.5), (1.5, 1), (3.5, 2), (7.5, 5), (12.5, 10), (17.5, 15), (25, 20), (45, 30)),
     *((90, 60), (210, 120), (450, 300), (750, 600), (1050, 900), (1500, 1200), (2700, 1800)),
@@ -39,12 +39,12 @@ _ROUNDED = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is chosen for a variable.
+    """The choice of a variable.
 
     Attributes:
-        values: The values.
-        is_multiple: Whether it may have several.
-        all_value: What stands for all of them, where all are chosen and something does.
+        values: The chosen values.
+        is_multiple: Whether the variable may have several values.
+        all_value: The variable's own value for all, if all are chosen; else empty.
     """
 
     values: tuple[str, ...]
@@ -52,10 +52,10 @@ class Choice:
     all_value: str = ""
 
     def write(self, style: str = "") -> str:
-        """Write it into a query; `style` is what stands behind the colon in `${name:style}`.
+        """Return the text of the choice in a query; `style` is the format in `${name:style}`.
 
         Raises:
-            ValueError: The style is none that our boards have.
+            ValueError: The dashboards do not use this style.
         """
         if self.all_value:
             return self.all_value
@@ -77,14 +77,14 @@ Choices = Mapping[str, Choice]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is on the screen: a time range and what is chosen.
+    """The time range and the chosen variables with which a dashboard is opened.
 
     Attributes:
-        end: Where the time range ends, Unix seconds.
-        seconds: How long it is.
-        choices: What is chosen for each variable of the board.
-        scrape_seconds: What the data source says is the scrape interval.
-        is_hurried: Whether what is sent looks back a sixtieth as far; see `hurry.py`.
+        end: The end of the time range, Unix seconds.
+        seconds: The length of the time range.
+        choices: The choice of each variable of the dashboard.
+        scrape_seconds: The scrape interval in the settings of the data source.
+        is_hurried: Whether the queries look back only a sixtieth as far; see `hurry.py`.
     """
 
     end: float
@@ -96,10 +96,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of an answer.
+    """A series of an answer.
 
     Attributes:
-        labels: Its labels.
+        labels: The labels.
         samples: Times and values.
     """
 
@@ -109,14 +109,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back.
+    """The answer to a query.
 
     Attributes:
-        question: What was asked.
+        question: The query of the dashboard.
         expr: The PromQL that was sent.
         series: The series.
-        error: What Prometheus complains of; empty: nothing.
-        until: How old its last sample may be for the value of now, Unix seconds.
+        error: The error message of Prometheus; empty without an error.
+        until: The least time of a last sample that counts as current, Unix seconds.
     """
 
     question: Question
@@ -128,7 +128,7 @@ class Answer:
 
 @dataclass
 class Asked:
-    """Asks Prometheus, and asks nothing twice.
+    """A client of Prometheus that sends no request twice.
 
     Attributes:
         server: The Prometheus.
@@ -138,7 +138,7 @@ class Asked:
     _known: dict[tuple[str, ...], Json] = field(default_factory=dict)
 
     def ask(self, path: str, method: str = "POST", **words: str | Sequence[str]) -> Json:
-        """Ask the API, or remember the answer."""
+        """Return the API's answer to a request, from memory if possible."""
         key = (path, *(f"{name}={value}" for name, value in words.items()))
         if key not in self._known:
             self._known[key] = self.server.ask(path, method, **words)
@@ -146,14 +146,14 @@ class Asked:
 
 
 def ask_board(asked: Asked, board: Board, look: Look) -> tuple[Answer, ...]:
-    """Ask everything that a board asks, its annotations and closed rows too, but no variables."""
+    """Return the answers to all queries of a dashboard, even of closed rows, except variables."""
     questions = [one for one in board.questions if one.kind != "variable" and not _is_hidden(one)]
     with ThreadPoolExecutor(_WORKERS) as pool:
         return tuple(pool.map(lambda one: ask(asked, one, look), questions))
 
 
 def ask(asked: Asked, question: Question, look: Look) -> Answer:
-    """Ask one query of a panel, or an annotation."""
+    """Return the answer to a query of a panel or an annotation."""
     seconds = _find_range(question, look)
     step = find_step(question, seconds, look)
     expr = write_query(question.expr, look, step, seconds)
@@ -170,7 +170,7 @@ def ask(asked: Asked, question: Question, look: Look) -> Answer:
 
 
 def write_query(text: str, look: Look, step: float, seconds: float) -> str:
-    """Write a query out."""
+    """Return a query with its variables filled in."""
     rate_interval = max(step + look.scrape_seconds, 4 * look.scrape_seconds)
     times = {
         "__rate_interval": f"{rate_interval:g}s",
@@ -193,10 +193,10 @@ def write_query(text: str, look: Look, step: float, seconds: float) -> str:
 
 
 def read_seconds(text: str) -> float:
-    """Read a duration such as `1h`, or the distance in `now-6h`.
+    """Return the seconds of a duration such as `1h`, or of the distance in `now-6h`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no duration.
     """
     found = _DURATION.fullmatch(text.removeprefix("now-"))
     if found is None:
@@ -205,7 +205,7 @@ def read_seconds(text: str) -> float:
 
 
 def round_interval(seconds: float) -> float:
-    """Round an interval as Grafana does; below half a second it does not matter here."""
+    """Return an interval rounded as by Grafana; values below half a second do not occur."""
     return next((rounded for below, rounded in _ROUNDED if seconds < below), 604800)
 
 
@@ -215,7 +215,7 @@ def _find_range(question: Question, look: Look) -> float:
 
 
 def find_step(question: Question, seconds: float, look: Look) -> float:
-    """Find the step in seconds: an annotation tells it, for a panel it follows from its width."""
+    """Return the step in seconds, from the setting of an annotation or the width of a panel."""
     if question.kind == "annotation":
         return _bound(read_seconds(str(question.json.get("step") or "60s")), look)
     panel = question.panel.json if question.panel else {}
@@ -227,7 +227,7 @@ def find_step(question: Question, seconds: float, look: Look) -> float:
 
 
 def _bound(step: float, look: Look) -> float:
-    """Who is in a hurry takes no step that is longer than the recording: it would step over it."""
+    """Return the step, limited to a part of the recording if the look is hurried."""
     return min(step, look.seconds // _LEAST_STEPS) if look.is_hurried else step
 
 
@@ -244,12 +244,12 @@ def _escape(value: str) -> str:
 
 
 def _escape_in_strings(value: str) -> str:
-    """`prometheusSpecialRegexEscape`: a regular expression in a string of PromQL."""
+    """Escape a regular expression in a PromQL string, as `prometheusSpecialRegexEscape` does."""
     return _SPECIAL_IN_STRINGS.sub(r"\\\\\g<0>", value.replace("\\", "\\\\\\\\"))
 
 
 def _escape_backslashes(value: str) -> str:
-    """`prometheusRegularEscape`: a text in a string of PromQL."""
+    """Escape a text in a PromQL string, as `prometheusRegularEscape` does."""
     return value.replace("\\", "\\\\").replace("'", "\\\\'")
 
 

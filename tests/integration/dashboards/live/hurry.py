@@ -1,7 +1,7 @@
-"""Sixty times faster: a recorded minute stands for an hour.
+"""The division of durations by sixty, so that a recorded minute represents an hour.
 
-Rules and boards look back for minutes, hours and days, and the recording lasts a minute. So every
-duration that is written in minutes or more becomes a sixtieth of itself: 15 minutes are 15 seconds.
+Rules and dashboards look back for minutes, hours and days, but the recording lasts a minute.
+Therefore every duration in minutes or more is divided by sixty: 15 minutes become 15 seconds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import yaml
 
 _DURATION = re.compile(r"(?<![\w.\"'])(\d+)([mhdw])(?!\w)")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
-_LEAST_SECONDS = 4  # or a rate finds a single sample
+_LEAST_SECONDS = 4  # with less, a rate has a single sample
 _HURRIED = ("expr", "for", "keep_firing_for")
 
 
 def hurry(expr: str) -> str:
-    """Write a query or a duration with a sixtieth of its durations."""
+    """Return a query or a duration with its durations divided by sixty."""
 
     def write(found: re.Match[str]) -> str:
         return f"{max(_LEAST_SECONDS, int(found[1]) * _MINUTES[found[2]])}s"
@@ -28,7 +28,7 @@ def hurry(expr: str) -> str:
 
 
 def write_hurried_rules(rules: list[Path], directory: Path) -> list[Path]:
-    """Write rule files again, with a sixtieth of their durations."""
+    """Write copies of rule files with their durations divided by sixty, and return their paths."""
     directory.mkdir()
     written = []
     for path in rules:

@@ -1,4 +1,4 @@
-"""What is wrong with the answers that a board got: each fault names the query and what came back."""
+"""Faults in the answers to a dashboard's queries, each with the query and a part of the answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.integration.dashboards.live.showing import (
 from tests.unit.dashboards.boards import Panel, Place
 
 _EXAMPLES = 3
-_OLD = "last known"  # what a figure calls the value of a run that ended
-_INFINITE_SECONDS = 1e9  # what is longer is a moment, not a duration
+_OLD = "last known"  # the name of a stat's value if the run has ended
+_INFINITE_SECONDS = 1e9  # a larger value is a time, not a duration
 _DAY_OF_2001, _DAY_OF_2096 = 1e12, 4e12  # in milliseconds
-# What values can be, by unit; of any other unit nothing is known.
+# The plausible range of values by unit; other units have no range.
 _PLAUSIBLE: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
-        "percentunit": (0, 2),  # a rate over seconds of which a busy machine has lost some
+        "percentunit": (0, 2),  # on a busy machine, a rate over seconds can exceed 1
         "percent": (0, 200),
         "bytes": (0, 1e16),
         "Bps": (0, 1e13),
@@ -44,30 +44,30 @@ _PLAUSIBLE: Mapping[str, tuple[float, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a panel may show.
+    """The maximum sizes of panels.
 
     Attributes:
-        series: How many series it may draw.
-        rows: How many rows a table may have.
+        series: The maximum number of series in a graph.
+        rows: The maximum number of rows in a table.
     """
 
     series: int
     rows: float
 
 
-# With 8 accelerators, and with 64 such hosts; a table of a fleet lists what there is.
+# For a host with 8 accelerators, and for 64 such hosts, whose tables have no limit.
 OF_A_HOST = Bounds(20, 200)
 OF_A_FLEET = Bounds(200, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong.
+    """A fault in an answer or a panel.
 
     Attributes:
-        place: The query, or the panel where it is between several.
-        kind: A word for it, by which `expectations.yml` calls it.
-        says: What came back.
+        place: The query, or the panel if several queries are concerned.
+        kind: The kind of the fault, as in `expectations.yml`.
+        says: A description with a part of the answer.
     """
 
     place: Place
@@ -76,7 +76,7 @@ class Fault:
 
 
 def judge(answers: Sequence[Answer], bounds: Bounds) -> Iterator[Fault]:
-    """Find what is wrong with the answers of a board, whatever they should have been."""
+    """Yield the faults in a dashboard's answers, whatever the expected results are."""
     for answer in answers:
         yield from _judge_answer(answer)
     for found in group_by_panel(answers):
@@ -183,13 +183,13 @@ def _judge_names(found: PanelAnswers) -> Iterator[Fault]:
 
 
 def _tell_apart(answer: Answer) -> tuple[str, ...]:
-    """What Grafana names by itself, it tells apart by the query as well."""
+    """Return the query's letter if Grafana names the series, as it then names the query as well."""
     is_named = answer.question.json.get("legendFormat") not in (None, "", "__auto")
     return () if is_named else (answer.question.place.query,)
 
 
 def _judge_rows(found: PanelAnswers) -> Iterator[Fault]:
-    """A table's row is what has the same labels: others than its keys are columns without a title."""
+    """Yield the faults of a table: columns without a title, and several rows with the same keys."""
     keys = {name for name in found.panel.renamed if not name.startswith("Value")}
     keys |= found.panel.hidden
     for answer in found.answers:
@@ -216,7 +216,7 @@ def _judge_count(found: PanelAnswers, bounds: Bounds) -> Iterator[Fault]:
 
 
 def _judge_axis(found: PanelAnswers) -> Iterator[Fault]:
-    """An axis without lines of alerts does not end above all values; shares of a whole may be small."""
+    """Yield a fault if an axis ends above all values, unless it has alert lines or shows ratios."""
     custom = found.panel.defaults.get("custom") or {}
     end, unit = custom.get("axisSoftMax"), found.panel.defaults.get("unit")
     has_lines = custom.get("thresholdsStyle", {}).get("mode", "off") != "off"
@@ -244,7 +244,7 @@ def _find_states(panel: Panel) -> set[float]:
 
 
 def _show(answer: Answer, is_odd: Callable[[float], bool]) -> str:
-    """Show some series with a value that is odd."""
+    """Return the text of the first series that have an odd value."""
     odd = [
         f"{name_series(answer, series)} = {value:g}"
         for series in answer.series

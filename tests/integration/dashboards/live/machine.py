@@ -1,7 +1,7 @@
-"""A machine that is recorded: a real exporter on fakes of what it reads.
+"""A recorded machine: a real exporter that reads fake files and devices.
 
-It is started by its `with` block, and `move` lets it live: the recording calls that twice a
-second.
+The `with` block starts the machine. The recording calls `move` twice a second, which advances the
+machine's counters.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Moment = tuple[float, Callable[[], None]]
 
 
 class Machine:
-    """A host and its exporter; the recorded ones add to it.
+    """A host and its exporter, from which the recorded machines are derived.
 
     Args:
-        directory: Where everything of it is kept; it is made.
+        directory: The directory for the machine's files, which is created.
 
     Attributes:
-        name: Its name, the label `instance`.
-        gpus: How many GPUs it has.
-        hpus: How many Gaudi cards it has.
-        host: Its files.
-        fake: Its accelerators; None: it has none.
-        exporter: Its exporter.
+        name: The name, which is the label `instance`.
+        gpus: The number of GPUs.
+        hpus: The number of Gaudi cards.
+        host: The host's files.
+        fake: The accelerators; None without accelerators.
+        exporter: The exporter.
     """
 
     name: ClassVar[str]
@@ -70,19 +70,19 @@ class Machine:
         self._stack.close()
 
     def prepare(self, stack: ExitStack) -> None:
-        """Start what must exist before the exporter; the exit stack stops it."""
+        """Start the parts of the machine that the exporter needs; the exit stack ends them."""
 
     def list_arguments(self) -> Sequence[str]:
-        """Return more flags of the exporter."""
+        """Return the flags of the exporter in addition to those of the host."""
         expected = {"gpu": self.gpus, "hpu": self.hpus}
         return [f"--accelerators.expected={kind}={n}" for kind, n in expected.items() if n]
 
     def plan(self) -> Sequence[Moment]:
-        """Return what happens how many seconds after it was first moved."""
+        """Return the events, each with its time in seconds after the first `move`."""
         return ()
 
     def move(self) -> None:
-        """Let the host's counters go on, and what is planned happen."""
+        """Advance the host's counters, and run the planned events that are due."""
         self.host.move()
         self._begun = time.monotonic() if self._begun is None else self._begun
         while self._plan and time.monotonic() - self._begun >= self._plan[0][0]:

@@ -1,4 +1,4 @@
-"""The machines that are recorded, but for the first, which has a module of its own."""
+"""The recorded machines, except for `GpuBox`, which has a module of its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.integration.dashboards.live.machine import Machine, Moment
 
 
 class GaudiBox(Machine):
-    """Eight Gaudi cards that train, one of them hot; a process is killed for memory."""
+    """A machine with eight busy Gaudi cards, one of them hot, on which an OOM kill occurs."""
 
     name = "gaudi-box:9200"
     hpus = 8
 
-    def prepare(self, stack: ExitStack) -> None:  # noqa: ARG002 - nothing is to be ended
+    def prepare(self, stack: ExitStack) -> None:  # noqa: ARG002 - nothing needs an end
         """Load the cards."""
         assert self.fake is not None
         for at in range(8):
@@ -27,7 +27,7 @@ class GaudiBox(Machine):
             card.power_milliwatts = (600 + at) * 1000
 
     def plan(self) -> Sequence[Moment]:
-        """Let the machine itself run out of memory."""
+        """Return the event of an OOM kill for want of the machine's own memory."""
         return ((10, self._kill_something),)
 
     def _kill_something(self) -> None:
@@ -39,24 +39,24 @@ class GaudiBox(Machine):
 
 
 class Workstation(Machine):
-    """One consumer's GPU that does nothing, and a kernel that the exporter does not understand."""
+    """A machine with an idle consumer GPU, whose kernel files the exporter cannot parse."""
 
     name = "workstation:9200"
     gpus = 1
     model = "NVIDIA GeForce RTX 4090"
 
     def plan(self) -> Sequence[Moment]:
-        """Let files of the kernel no longer be understood."""
+        """Return the event after which some files of the kernel cannot be parsed."""
         return ((15, self.host.garble),)
 
 
 class CpuBox(Machine):
-    """No accelerator, no run, no container, for which alone of the three it looks."""
+    """A machine without accelerators, runs and containers, whose exporter looks for containers."""
 
     name = "cpu-box:9200"
 
     def list_arguments(self) -> Sequence[str]:
-        """Look for containers, and ask no engine that happens to run here."""
+        """Return the flag that keeps the exporter from asking an engine of this machine."""
         return ("--containers.engine=none",)
 
 

@@ -1,6 +1,7 @@
-"""A host's `/proc`, `/sys` and `/dev/kmsg` whose counters go on, for an exporter that runs for real.
+"""A host's `/proc`, `/sys` and `/dev/kmsg` with growing counters, for a real exporter.
 
-It begins as `tests/fixtures/machine`. Files are changed in place, as the exporter keeps them open.
+The files begin as copies of `tests/fixtures/machine`. They are changed in place, as the exporter
+keeps them open.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _CORES = 4
 _TICKS_PER_SECOND = 100
 _MOUNTPOINTS = ("data", "datasets", "mnt/scratch space", "dev/shm", "proc/1")
 
-# Of each core, in hundredths of its time: a data loader and four trainers.
+# The percentage of each core's time by mode, as of a data loader and four trainers.
 _SHARES: Mapping[str, int] = MappingProxyType(
     {
         "user": 42,
@@ -36,10 +37,10 @@ _SHARES: Mapping[str, int] = MappingProxyType(
 
 
 class MovingHost:
-    """The files that a kernel shows, below a directory of its own.
+    """The files that a host's kernel provides, in a directory.
 
     Args:
-        directory: Where they are made; it must exist.
+        directory: The existing directory in which the files are created.
 
     Attributes:
         root: The host's `/`.
@@ -69,7 +70,7 @@ class MovingHost:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The flags with which an exporter takes it for the host."""
+        """The flags with which an exporter reads this host."""
         return (
             f"--path.procfs={self.procfs}",
             f"--path.sysfs={self.sysfs}",
@@ -77,7 +78,7 @@ class MovingHost:
         )
 
     def move(self) -> None:
-        """Let the counters be where they are by now."""
+        """Advance the counters to the current time."""
         seconds = time.time() - self._since + 1000
         rewrite(self.procfs / "stat", self._write_stat(seconds))
         rewrite(self.procfs / "diskstats", _write_diskstats(seconds))
@@ -94,11 +95,11 @@ class MovingHost:
             rewrite(self.procfs / "pressure" / resource, _write_pressure(seconds, some, full))
 
     def garble(self) -> None:
-        """Let the kernel write of each resource's pressure what cannot be parsed."""
+        """Make the pressure files of all resources impossible to parse from the next `move` on."""
         self._is_garbled = True
 
     def show_process(self, pid: int, *, cgroup: str = "/user.slice") -> None:
-        """Let `/proc` show a process that really runs, and in which control group it is."""
+        """Add a real process to the host's `/proc`, in a control group."""
         folder = self.procfs / str(pid)
         (folder / "net").mkdir(parents=True)
         for name in ("stat", "maps", "status"):
@@ -107,17 +108,17 @@ class MovingHost:
         (folder / "net/dev").write_text(write_net_dev(0), encoding="ascii")
 
     def hide_process(self, pid: int) -> None:
-        """Let `/proc` no longer show a process."""
+        """Remove a process from the host's `/proc`."""
         shutil.rmtree(self.procfs / str(pid), ignore_errors=True)
 
     def log(self, text: str) -> None:
-        """Let the kernel write a line."""
+        """Append a line to the kernel's log."""
         self._lines += 1
         with self._kmsg.open("a", encoding="ascii") as file:
             file.write(f"4,{self._lines},{time.monotonic_ns() // 1000},-;{text}\n")
 
     def count_oom_kill(self) -> None:
-        """Let the kernel have killed one more process for want of memory."""
+        """Count one more OOM kill of the kernel."""
         self._oom_kills += 1
 
     def _write_stat(self, seconds: float) -> str:
@@ -140,7 +141,7 @@ class MovingHost:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Change a file in one write, as programs that have it open read it meanwhile."""
+    """Replace a file's text in one write, as programs that have the file open read it meanwhile."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
     try:
         data = text.encode("ascii")
@@ -151,7 +152,7 @@ def rewrite(path: Path, text: str) -> None:
 
 
 def write_net_dev(seconds: float) -> str:
-    """Write the network's counts, with some errors."""
+    """Return the text of `/proc/net/dev`, with some errors."""
     lines = [
         "Inter-|   Receive                                                |  Transmit",
         " face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo",
@@ -164,7 +165,7 @@ def write_net_dev(seconds: float) -> str:
 
 
 def _write_diskstats(seconds: float) -> str:
-    """Write two disks: one that a data loader reads from, one that logs go to."""
+    """Return the text of `diskstats` with a disk that a data loader reads and one for logs."""
     lines = []
     for number, name, load in ((259, "nvme0n1", 1.0), (8, "sda", 0.1)):
         reads, writes, busy = (int(seconds * load * each) for each in (100, 40, 300))
@@ -174,7 +175,7 @@ def _write_diskstats(seconds: float) -> str:
 
 
 def _write_pressure(seconds: float, some: int, full: int) -> str:
-    """Write how long tasks waited, in thousandths of the time."""
+    """Return a pressure file's text for shares of `some` and `full` in thousandths of the time."""
     lines = ((name, each) for name, each in (("some", some), ("full", full)))
     return "".join(
         f"{name} avg10={each / 10:.2f} avg60={each / 10:.2f} avg300={each / 10:.2f}"

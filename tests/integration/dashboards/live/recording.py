@@ -1,4 +1,4 @@
-"""A minute of all machines in one Prometheus, with the product's rules, hurried, and Alertmanager."""
+"""A recorded minute of all machines in a Prometheus with the hurried rules and an Alertmanager."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.alertmanager_process import AlertmanagerProcess
 from tests.support.rulebook import ROOT
 from trainvitals.stack.debian import prefix_command
 
-SECONDS = 32.0  # the last thing that is planned to happen does so after 28
+SECONDS = 32.0  # the last event, the end of `vit`, is after 28 s
 _MOVE_SECONDS = 0.5
-# A machine that is busy with something else takes longer, up to so much.
+# On a busy machine, the recording may last longer, by at most this time.
 _PATIENCE_SECONDS = 90.0
 _STEADY = 'sum_over_time(up{job="trainvitals"}[4s]) >= 3'
-# What the recording shows as alerts, each some time after it has happened.
+# The alerts that the recording must have, each of which fires some time after its cause.
 TROUBLES = (
     "AcceleratorLost",
     "AcceleratorThermalThrottling",
@@ -44,8 +44,8 @@ _SHOWN = (
     "group by (alertname) (last_over_time("
     f'ALERTS{{alertstate="firing",alertname=~"{"|".join(TROUBLES)}"}}[5m]))'
 )
-_NOBODY = 9  # the port of a machine that is gone
-# Nothing listens there, so that messages fail as well.
+_NOBODY = 9  # a port on which no exporter listens
+# Nothing listens at this URL, so that the delivery of messages fails.
 _ROUTES = """
 route: {receiver: nobody, group_wait: 1s, group_interval: 1s}
 receivers: [{name: nobody, webhook_configs: [{url: "http://127.0.0.1:9/"}]}]
@@ -54,11 +54,11 @@ receivers: [{name: nobody, webhook_configs: [{url: "http://127.0.0.1:9/"}]}]
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The programs that it takes.
+    """The programs that a recording needs.
 
     Attributes:
-        prometheus: Prometheus.
-        alertmanager: Alertmanager.
+        prometheus: The path of Prometheus.
+        alertmanager: The path of Alertmanager.
     """
 
     prometheus: Path
@@ -67,12 +67,12 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was recorded.
+    """A finished recording.
 
     Attributes:
-        server: The Prometheus that has it.
-        begin: When it began, Unix seconds.
-        end: When it ended; the machines are gone since.
+        server: The Prometheus that has the samples.
+        begin: The start of the recording, Unix seconds.
+        end: The end of the recording, after which the machines are gone.
     """
 
     server: Server
@@ -82,12 +82,12 @@ class Recording:
 
 @contextmanager
 def record(programs: Programs, directory: Path, *, seconds: float = SECONDS) -> Iterator[Recording]:
-    """Let all machines live for a while, and give what Prometheus knows of them.
+    """Run all machines for a while, and yield the recording.
 
     Args:
-        programs: The programs.
-        directory: An empty one.
-        seconds: For how long.
+        programs: Prometheus and Alertmanager.
+        directory: An empty directory.
+        seconds: The minimum duration.
     """
     with ExitStack() as lasting:
         with ExitStack() as living:
@@ -123,7 +123,7 @@ def record(programs: Programs, directory: Path, *, seconds: float = SECONDS) -> 
 
 
 def _wait(server: Server, machines: Sequence[Machine]) -> None:
-    """Wait until all are scraped again and again; nothing of what is planned happens yet."""
+    """Wait until all machines are scraped regularly, before any of the planned events."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < until and not _is_so(server, _STEADY, len(machines)):
         for machine in machines:
@@ -136,14 +136,14 @@ def _is_so(server: Server, query: str, count: int) -> bool:
 
 
 def _start_machines(living: ExitStack, directory: Path) -> list[Machine]:
-    """Start them side by side; each takes some seconds."""
+    """Start the machines in parallel, as each takes some seconds to start."""
     made = [make(directory / name.partition(":")[0]) for name, make in MACHINES.items()]
-    # Its threads last as long as the processes that they start, which end with their thread.
+    # The threads last as long as the processes that they start, as these end with their thread.
     pool = living.enter_context(ThreadPoolExecutor(len(made)))
     starts = [pool.submit(living.enter_context, machine) for machine in made]
     machines = [start.result() for start in starts]
     for machine in machines:
-        machine.host.move()  # so that their counters do not leap when they are first scraped
+        machine.host.move()  # so that the counters do not jump at the first scrape
     return machines
 
 
@@ -156,10 +156,10 @@ def _live(machines: list[Machine], seconds: float) -> None:
 
 
 class _TakesSamples(BaseHTTPRequestHandler):
-    """Takes whatever Prometheus writes to a remote."""
+    """A receiver of the samples of Prometheus's remote write."""
 
     def do_POST(self) -> None:
-        """Answer with an empty body."""
+        """Respond with an empty body."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(HTTPStatus.NO_CONTENT)
         self.end_headers()

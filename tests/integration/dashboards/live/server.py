@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes several machines, and is asked as Grafana asks."""
+"""A Prometheus that scrapes several machines, and that is queried as by Grafana."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Server:
     """Prometheus on a free port, while its `with` block lasts.
 
     Args:
-        program: Its path.
-        directory: Where its files are; `data` in it may hold blocks already.
-        jobs: The ports on 127.0.0.1 that are scraped, by name of the machine, by job. The job
-            `prometheus` is added: the server itself.
+        program: The path of Prometheus.
+        directory: The directory for its files, whose `data` may have blocks already.
+        jobs: The scraped ports on 127.0.0.1, by job and by name of the machine. A job
+            `prometheus` for the server itself is added.
         rules: Its rule files.
-        alertmanager: The port of an Alertmanager; None: there is none.
-        remote: The port of a receiver of samples; None: there is none.
+        alertmanager: The port of an Alertmanager, if there is one.
+        remote: The port of a receiver of samples, if there is one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The PID of the server."""
         return self._process.pid
 
     def __enter__(self) -> Server:  # noqa: PYI034 - Self is not in Python 3.10
@@ -81,15 +81,15 @@ class Server:
         self._process.wait()
 
     def ask(self, path: str, method: str = "POST", **words: str | Sequence[str]) -> Json:
-        """Ask the API.
+        """Return the API's answer to a request.
 
         Args:
-            path: What is behind `/api/v1/`.
-            method: Grafana posts queries and gets everything else.
-            words: The parameters; those that end in `[]` are given without it, as lists.
+            path: The path after `/api/v1/`.
+            method: The HTTP method; Grafana uses POST for queries and GET for everything else.
+            words: The parameters; `match` is a list and stands for `match[]`.
 
         Returns:
-            The whole answer, also where it is an error.
+            The whole answer, which may be an error.
         """
         pairs = {f"{key}[]" if key == "match" else key: value for key, value in words.items()}
         where = {"params" if method == "GET" else "data": pairs}

@@ -1,4 +1,4 @@
-"""What Grafana makes of answers: the names and units of series, and how many of them there are."""
+"""The names, units and numbers of the series that Grafana shows for answers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LABEL = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 
 @dataclass(frozen=True, slots=True)
 class PanelAnswers:
-    """What a panel got.
+    """The answers to the queries of a panel.
 
     Attributes:
         panel: The panel.
-        answers: Its answers, in the order of its queries.
+        answers: The answers, in the order of the queries.
     """
 
     panel: Panel
@@ -28,12 +28,12 @@ class PanelAnswers:
 
     @property
     def has_data(self) -> bool:
-        """Whether there is anything to be drawn."""
+        """Whether any answer has a value."""
         return any(_count(answer) for answer in self.answers)
 
 
 def group_by_panel(answers: Iterable[Answer]) -> list[PanelAnswers]:
-    """Put the answers of each panel together; annotations are left out."""
+    """Return the answers of each panel, without those of annotations."""
     groups: dict[int, list[Answer]] = {}
     for answer in answers:
         if answer.question.panel is not None:
@@ -46,14 +46,14 @@ def group_by_panel(answers: Iterable[Answer]) -> list[PanelAnswers]:
 
 
 def count_series(found: PanelAnswers) -> int:
-    """Count what a panel draws: series, or the rows of a table."""
+    """Return the number of series in a panel, or of rows in a table."""
     if found.panel.kind == "table":
         return _count_rows(found)
     return sum(_count(answer) for answer in found.answers)
 
 
 def name_series(answer: Answer, series: Series) -> str:
-    """Return the text of a legend; for what Grafana names by itself, the labels."""
+    """Return a series' text in the legend; without a format, the text has all labels."""
     legend = str(answer.question.json.get("legendFormat") or "__auto")
     if legend == "__auto":
         return ", ".join(f"{key}={value}" for key, value in sorted(series.labels.items()))
@@ -61,13 +61,13 @@ def name_series(answer: Answer, series: Series) -> str:
 
 
 def find_missing_labels(answer: Answer, series: Series) -> list[str]:
-    """Name the labels that a legend wants and a series has not."""
+    """Return the labels in the legend's format that the series does not have."""
     legend = str(answer.question.json.get("legendFormat") or "")
     return [found[1] for found in _LABEL.finditer(legend) if not series.labels.get(found[1])]
 
 
 def find_unit(answer: Answer, series: Series) -> str:
-    """Find the unit that a series is shown with: an override's, or that of the whole panel."""
+    """Return the unit with which a series is shown, from an override or from the whole panel."""
     panel = answer.question.panel
     assert panel is not None
     letter = answer.question.place.query
@@ -92,7 +92,7 @@ def _count(answer: Answer) -> int:
 
 
 def _count_rows(found: PanelAnswers) -> int:
-    """Count rows as `merge` makes them: those are one whose labels in all answers are the same."""
+    """Return the number of rows that `merge` makes: one for results with equal shared labels."""
     columns = [
         {label for series in answer.series for label in series.labels}
         for answer in found.answers

@@ -1,6 +1,6 @@
-"""Every query of every board, as Grafana sends it to a real Prometheus that scraped real exporters.
+"""Every query of every dashboard, sent as by Grafana to a Prometheus that scraped real exporters.
 
-Nothing is drawn here, so what Grafana makes of the answers is not tried.
+Grafana itself does not run, so these tests do not cover how it shows the answers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from tests.integration.dashboards.live.recording import TROUBLES
 from tests.integration.dashboards.live.showing import count_series, group_by_panel
 from tests.integration.dashboards.live.visits import Visits
 
-# A minute is recorded, and the machine may be busy with something else.
-
-# Where clicks on a view lead, at least.
+# The dashboards to which the links of a view must lead, among others.
 _LEADS = {
     "fleet-everything": {"trainvitals-run", "trainvitals-host", "trainvitals-accelerators"},
     "run-running": {"trainvitals-host", "trainvitals-accelerators"},
@@ -37,7 +35,7 @@ _LEADS = {
     "host-gpu-box": {"trainvitals-run", "trainvitals-containers"},
     "containers-gpu-box": {"trainvitals-run", "trainvitals-accelerators"},
 }
-_GONE = "gone:9200"  # it never answered, so no board has anything of it
+_GONE = "gone:9200"  # this machine never responded, so no dashboard has its data
 _EXPECTATIONS = read_expectations()
 _VIEWS = pytest.mark.parametrize("view", _EXPECTATIONS.views, ids=str)
 _BOARDS = pytest.mark.parametrize("uid", dict.fromkeys(view.board for view in _EXPECTATIONS.views))
@@ -49,26 +47,26 @@ def _list(faults) -> str:
 
 @_VIEWS
 def test_no_answer_is_wrong(visits, view: View):
-    """No errors, nothing twice, no NaN alone, no infinities, no odd units, not too many series."""
+    """No view has faults, such as errors, duplicates, NaN, infinities or too many series."""
     assert not (faults := _list(visits.find_faults(view))), faults
 
 
 @_VIEWS
 def test_panels_return_what_they_are_meant_to(visits, view: View):
-    """Data where there is something to be seen, and an empty that says why elsewhere."""
+    """Each panel of a view returns data or is empty, as `expectations.yml` requires."""
     assert not (surprises := _list(visits.find_surprises(view))), surprises
 
 
 @_VIEWS
 def test_a_first_screen_is_as_full_as_it_can_be(visits, view: View):
-    """Where something is missing, as many panels are empty as `expectations.yml` allows, and no more."""
+    """The first screen of a view has no more empty panels than `expectations.yml` allows."""
     empties = [*visits.find_empties(view)]
     assert len(empties) <= view.empties, empties
 
 
 @_BOARDS
 def test_every_query_is_answered_somewhere(visits, uid: str):
-    """A query that no machine answers is not tested, unless it is known and said why."""
+    """Every query returns data in some view, or is listed with a reason in `expectations.yml`."""
     silent = [one for one in _EXPECTATIONS.silent if one.board == uid]
     known = {query for one in silent for query in one.queries}
     never = {query for one in silent for query in one.queries if one.always}
@@ -77,12 +75,12 @@ def test_every_query_is_answered_somewhere(visits, uid: str):
 
 
 def test_expectations_say_what_is_so_and_no_more(boards):
-    """They name panels that there are, and each of them changes something."""
+    """The entries of `expectations.yml` name existing panels and queries and change a default."""
     assert not (mistakes := _list(_EXPECTATIONS.find_mistakes(boards))), mistakes
 
 
 def test_the_recording_shows_trouble(recording):
-    """At least ten alerts fire in it, of every kind of trouble that the machines are in."""
+    """Every alert that the machines' problems should cause fires during the recording."""
     found = recording.server.ask(
         "query", query='group by (alertname) (last_over_time(ALERTS{alertstate="firing"}[5m]))'
     )
@@ -91,7 +89,7 @@ def test_the_recording_shows_trouble(recording):
 
 
 def test_variables_offer_what_there_is(visits):
-    """Each in its order: the newest run first, devices and ranks by number."""
+    """Variables offer the recorded values: the newest run first, devices and ranks by number."""
     look = visits.look_at("trainvitals-run", {"run": LLAMA})
     runs = [*visits.list_options("trainvitals-run", "run", look)]
     assert runs[0] == LLAMA
@@ -114,9 +112,9 @@ def test_variables_offer_what_there_is(visits):
 
 
 class Walk:
-    """A person who begins on the first screen of the fleet and clicks.
+    """A sequence of clicks that begins on the fleet dashboard.
 
-    What they come to is among what the board's variables offer, or the visit fails.
+    A click fails if the variables of its target do not offer the chosen values.
     """
 
     def __init__(self, visits: Visits, boards) -> None:
@@ -124,12 +122,12 @@ class Walk:
         self.arrive("trainvitals-fleet", {})
 
     def arrive(self, uid: str, chosen: dict[str, str]) -> None:
-        """Look at a board."""
+        """Open a dashboard with chosen variables."""
         self.uid, self.chosen = uid, chosen
         self._answers = self._visits.visit(View(uid, f"walk{chosen}", chosen, "either"))
 
     def find(self, row: str, title: str):
-        """Return a panel of the board."""
+        """Return a panel of the open dashboard."""
         (panel,) = (
             one
             for one in self._boards[self.uid].panels
@@ -138,11 +136,11 @@ class Walk:
         return panel
 
     def read(self, row: str, title: str) -> list[dict[str, str]]:
-        """Read a table."""
+        """Return the rows of a table."""
         return list_rows(self.find(row, title), self._answers)
 
     def read_stat(self, title: str) -> str:
-        """Read a stat of the first line: its text, or its number."""
+        """Return a stat's text or number in the first row of panels."""
         panel = self.find("Now", title)
         (value,) = (
             series.samples[-1][1]
@@ -153,18 +151,18 @@ class Walk:
         return read_states(panel)[""].get(value, f"{value:g}")
 
     def click(self, row: str, title: str, column: str, **wanted: str) -> None:
-        """Click on a cell of the row that is as wanted."""
+        """Click on a cell of the only table row that has the wanted values."""
         (line,) = (one for one in self.read(row, title) if wanted.items() <= one.items())
         self.arrive(*click(self.find(row, title), column, line))
 
     def click_stat(self, title: str) -> None:
-        """Click on a stat that leads on."""
+        """Click on a stat that has a link."""
         (link,) = self.find("Now", title).json["links"]
         self.arrive(*open_address(link["url"], self.chosen))
 
 
 def test_three_clicks_lead_from_the_fleet_to_the_reason(visits, boards):
-    """Which run is in trouble, on which machine, and why: unet, on gpu-box, for want of memory."""
+    """Three clicks lead from a killed run to its machine, to the containers and the OOM death."""
     walk = Walk(visits, boards)
     assert [one["Run"] for one in walk.read("Runs", "Runs") if one.get("State") == "died"] == [
         "unet"
@@ -188,7 +186,7 @@ def test_three_clicks_lead_from_the_fleet_to_the_reason(visits, boards):
 
 
 def test_a_click_on_a_run_with_an_odd_name_opens_that_run(visits, boards):
-    """Its name is escaped in the address and in every query, and there is nothing of others."""
+    """A click on a run whose name has special characters opens the dashboard of this run."""
     walk = Walk(visits, boards)
     walk.click("Runs", "Runs", "Run", Run=LLAMA)
     assert (walk.uid, walk.chosen) == (
@@ -203,7 +201,7 @@ def test_a_click_on_a_run_with_an_odd_name_opens_that_run(visits, boards):
 
 @_VIEWS
 def test_every_link_leads_to_what_its_board_offers(visits, boards, view: View):
-    """Whatever row, line or stat is clicked: the values are among those of the board's variables."""
+    """Every link in a view leads to values that the variables of the target dashboard offer."""
     answers = visits.visit(view)
     chosen = {name: value for name, value in view.wanted.items() if name in ("instance", "run")}
     clicks = {
@@ -214,12 +212,12 @@ def test_every_link_leads_to_what_its_board_offers(visits, boards, view: View):
     }
     for uid, variables in clicks:
         assert uid in boards
-        visits.look_at(uid, dict(variables))  # or it says what cannot be chosen
+        visits.look_at(uid, dict(variables))  # raises an error if a value cannot be chosen
     assert {uid for uid, _ in clicks} >= _LEADS.get(str(view), set())
 
 
 def test_a_lost_card_is_two_clicks_away(visits, boards):
-    """From the worst accelerators to the device, and from there to the machine's alerts."""
+    """A click on a lost device opens the dashboard of its host, which lists `AcceleratorLost`."""
     walk = Walk(visits, boards)
     walk.click("Accelerators", "Worst accelerators", "Host", State="lost")
     assert (walk.uid, walk.chosen) == ("trainvitals-host", {"instance": "gpu-box:9200"})
@@ -228,7 +226,7 @@ def test_a_lost_card_is_two_clicks_away(visits, boards):
 
 @pytest.mark.parametrize("board", ["accelerators", "host"])
 def test_a_board_grows_with_its_devices_and_stays_small(visits, board):
-    """With none, one and eight devices no panel draws more than 20 series."""
+    """No graph has more than 20 series on machines with no, one or eight devices."""
     most = {}
     for machine in ("cpu-box", "workstation", "gpu-box", "gaudi-box"):
         (view,) = (
@@ -242,13 +240,13 @@ def test_a_board_grows_with_its_devices_and_stays_small(visits, board):
         most[machine] = max(map(count_series, drawn))
     assert max(most.values()) <= 20, most
     if board == "accelerators":
-        assert most["cpu-box"] == 1  # that none is lost
+        assert most["cpu-box"] == 1  # the number of lost devices
         assert most["cpu-box"] < most["workstation"] < most["gpu-box"]
 
 
 @pytest.mark.parametrize(("uid", "run"), [("trainvitals-fleet", ""), ("trainvitals-run", LLAMA)])
 def test_a_fleet_of_512_devices_draws_at_most_200_series(fleet, boards, uid, run):
-    """On 64 hosts, with alerts on every one of them and a run on all of them."""
+    """Dashboards of 64 hosts have no faults, such as a graph of more than 200 series."""
     asked, look = fleet
     board = boards[uid]
     choices = choose(asked, board, "all", {"run": run} if run else {}, look)
@@ -260,11 +258,11 @@ def test_a_fleet_of_512_devices_draws_at_most_200_series(fleet, boards, uid, run
     ]
     assert not faults, "\n".join(faults)
     counts = {str(found.panel.place): count_series(found) for found in group_by_panel(answers)}
-    assert max(counts.values()) >= 64  # it is a fleet
+    assert max(counts.values()) >= 64  # a series of each host is drawn
 
 
 def test_the_fleet_has_512_devices(fleet):
-    """And 64 hosts."""
+    """The copied fleet has 512 devices on 64 hosts."""
     asked, look = fleet
     query = "count(accelerator_up) + 1000 * count(group by (instance) (accelerator_up))"
     answer = asked.ask("query", query=query, time=f"{look.end:.3f}")
@@ -272,20 +270,20 @@ def test_the_fleet_has_512_devices(fleet):
 
 
 def look_at_small_board(recording, board) -> tuple[list[str], list[str]]:
-    """Return the faults and the surprises of a board whose panels are meant to return data."""
+    """Return the faults and the unexpected results of a dashboard that should return data."""
     view = View(board.uid, "everything", {}, "data")
     visits = Visits(recording, {board.uid: board}, Expectations((view,), (), (), ()))
     return [*visits.find_faults(view)], [*visits.find_surprises(view)]
 
 
 def test_a_board_that_is_right_is_right(recording):
-    """The small board that the next tests break has no fault."""
+    """The small dashboard that other tests break has no fault."""
     assert look_at_small_board(recording, make_board()) == ([], [])
 
 
 @pytest.mark.parametrize("what", BREAKAGES)
 def test_a_broken_query_is_found(recording, what):
-    """With the board, the panel, the query's letter, the machine, and what came back."""
+    """A broken query is reported with dashboard, panel, view, and a part of the answer."""
     kind, says, break_it = BREAKAGES[what]
     faults, _ = look_at_small_board(recording, make_board(break_it))
     found = [fault for fault in faults if f": {kind}: " in fault and says in fault]
@@ -295,7 +293,7 @@ def test_a_broken_query_is_found(recording, what):
 
 
 def test_a_query_that_finds_nothing_is_found(recording):
-    """As an empty panel, with the words that people read there, and as a query without an answer."""
+    """A query without a result is reported as an empty panel and as a query without an answer."""
     board = make_board()
     board.json["panels"][0]["targets"][0]["expr"] = 'host_io_weight_ratio{instance=~"$instance"}'
     faults, surprises = look_at_small_board(recording, board)
@@ -307,7 +305,7 @@ def test_a_query_that_finds_nothing_is_found(recording):
 
 
 def test_a_variable_that_is_refused_is_found(recording):
-    """Its values are asked for before anything else."""
+    """A variable whose query Prometheus rejects causes an error that names the variable."""
     board = make_board()
     board.json["templating"]["list"][0]["query"] = "label_values(up{, instance)"
     with pytest.raises(AssertionError, match=r"Small > variable > instance: .*parse error"):

@@ -1,9 +1,9 @@
-"""A rank of a training run that reports all that a run can report, with the real client.
+"""A rank of a training run that reports every value of a run with the real client.
 
-Run as `python training_loop.py RUN RANK WORLD ATTEMPT STEP SECONDS DIVERGES`. It goes on from STEP
-and ends by itself after so many seconds; with 0 it trains until it is killed. The last rank of
-several waits for its data three times as long as the others. With 1 for DIVERGES its loss is soon no
-number any more. A stand-in for torch reports its allocator.
+Run as `python training_loop.py RUN RANK WORLD ATTEMPT STEP SECONDS DIVERGES`. The rank continues
+from STEP and ends after SECONDS; with 0 it trains until it is killed. The last of several ranks
+waits for its data three times as long as the others. With 1 for DIVERGES, the loss is NaN after 250
+steps. A stand-in for torch reports the state of its allocator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS = {"data_wait": 0.010, "h2d": 0.002, "forward": 0.015, "backward": 0.025
 
 
 def make_torch() -> ModuleType:
-    """Make a module that has an allocator's figures and nothing else."""
+    """Return a stand-in for torch that has only the figures of an allocator."""
     figures = {
         "allocated_bytes": {"all": {"current": 40 * GIB, "peak": 52 * GIB}},
         "reserved_bytes": {"all": {"current": 56 * GIB}},
@@ -37,10 +37,10 @@ def make_torch() -> ModuleType:
 
 
 def main() -> None:
-    """Train."""
+    """Train for the given time, or until the process is killed."""
     run, rank, world, attempt, first, seconds, diverges = sys.argv[1], *map(int, sys.argv[2:8])
     sys.modules["torch"] = make_torch()
-    from trainvitals import TrainingMonitor  # noqa: PLC0415 - it finds the stand-in
+    from trainvitals import TrainingMonitor  # noqa: PLC0415 - it imports the stand-in
 
     until = time.monotonic() + seconds if seconds else math.inf
     is_slow = rank > 0 and rank == world - 1
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def look_after(monitor, step, done):  # type: ignore[no-untyped-def]
-    """Do what is not done on each step."""
+    """Do what happens only at some steps, such as validation and checkpoints."""
     if done == 20:
         monitor.set_baseline(
             step_seconds=0.06, samples_per_second=500.0, utilization_ratio=0.9, deviations=1

@@ -1,4 +1,4 @@
-"""Visits to boards: each view is looked at in several ways, and nothing is asked twice."""
+"""Visits to dashboards: the answers for each view with several choices and time ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.dashboards.boards import Board
 FLEET = "trainvitals-fleet"
 _BEFORE_SECONDS = 30 * 24 * 3600.0
 
-# The recorded minute as it is, the same hurried, and the time range that the board opens with.
+# The recorded minute, the same with hurried queries, and the dashboard's default time range.
 Range = Literal["minute", "hurried", "usual"]
 WAYS: Sequence[tuple[Way, Range]] = (
     ("all", "minute"),
@@ -30,12 +30,12 @@ WAYS: Sequence[tuple[Way, Range]] = (
 
 @dataclass
 class Visits:
-    """Looks at boards.
+    """The dashboards and the answers to their queries, each of which is sent only once.
 
     Attributes:
-        recording: What was recorded.
-        boards: The boards by uid.
-        expectations: What they are meant to return.
+        recording: The recording.
+        boards: The dashboards by uid.
+        expectations: The expected results.
     """
 
     recording: Recording
@@ -45,11 +45,11 @@ class Visits:
     _known: dict[tuple[str, Way, Range], Sequence[Answer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin to remember."""
+        """Create the client that remembers answers."""
         self._asked = Asked(self.recording.server)
 
     def visit(self, view: View, way: Way = "all", over: Range = "minute") -> Sequence[Answer]:
-        """Ask all that a board asks when a view is opened."""
+        """Return the answers to all queries of a view's dashboard."""
         key = (str(view), way, over)
         if key not in self._known:
             board = self.boards[view.board]
@@ -59,11 +59,11 @@ class Visits:
         return self._known[key]
 
     def find_faults(self, view: View) -> Iterator[str]:
-        """Yield what is wrong with a view, whatever it is meant to return."""
+        """Yield the faults in the answers for a view, whatever the expected results are."""
         bounds = OF_A_FLEET if view.board == FLEET else OF_A_HOST
         for way, over in WAYS:
             for fault in judge(self.visit(view, way, over), bounds):
-                # Hours with a minute in them give a single value, which may well be NaN.
+                # Over hours, the recorded minute gives a single value, which may be NaN.
                 is_one_value = over == "usual" and fault.kind in ("nan", "stale")
                 is_meant = self.expectations.is_meant(view.board, fault.kind, fault.place)
                 if not is_one_value and not is_meant:
@@ -71,7 +71,7 @@ class Visits:
                     yield f"{where}: {fault.kind}: {fault.says}"
 
     def find_surprises(self, view: View) -> Iterator[str]:
-        """Yield which panels return data where they should be empty, or nothing where they should not."""
+        """Yield the panels that return data or nothing contrary to the expectations."""
         visits = [group_by_panel(self.visit(view, over=over)) for over in ("minute", "hurried")]
         for minute, hurried in zip(*visits, strict=True):
             panel = minute.panel
@@ -83,9 +83,9 @@ class Visits:
                 yield f"{panel.place} on {view.name}: {says}"
 
     def find_empties(self, view: View) -> Iterator[str]:
-        """Name the panels of the first screen that are empty, with what they say.
+        """Yield the empty panels of the first screen, with the texts that they show.
 
-        A panel with a value a minute may have none in the recorded minute, and has some if hurried.
+        A panel with one value a minute may be empty for the recorded minute, but not if hurried.
         """
         visits = [group_by_panel(self.visit(view, over=over)) for over in ("minute", "hurried")]
         for minute, hurried in zip(*visits, strict=True):
@@ -93,7 +93,7 @@ class Visits:
                 yield f"{minute.panel.title}: {minute.panel.defaults.get('noValue')}"
 
     def find_silent(self, uid: str) -> Iterator[str]:
-        """Name the queries that no view gets an answer to, by row, panel and letter."""
+        """Yield the queries that return nothing in any view, by row, panel and letter."""
         answered: set[str] = set()
         asked: dict[str, None] = {}
         for view in self.expectations.views:
@@ -108,13 +108,13 @@ class Visits:
         yield from (place for place in asked if place not in answered)
 
     def look_at(self, uid: str, wanted: Mapping[str, str]) -> Look:
-        """Look at the recorded minute of a board, with some values chosen and all of the others."""
+        """Return a look at the recorded minute, with wanted values and all values of the others."""
         look = self._look(View(uid, "", wanted, "either"), "minute")
         choices = choose(self._asked, self.boards[uid], "all", wanted, look)
         return replace(look, choices=choices)
 
     def list_options(self, uid: str, variable: str, look: Look) -> Sequence[str]:
-        """Return what a variable offers."""
+        """Return the options of a variable."""
         return list_options(self._asked, self.boards[uid], variable, look)
 
     def _look(self, view: View, over: Range) -> Look:

@@ -1,4 +1,4 @@
-"""Fixtures that the unit tests have too."""
+"""Fixtures shared with the unit tests."""
 
 from tests.unit.doctor.docker_logging.conftest import dockerd, run, run_as_nobody
 

@@ -1,4 +1,4 @@
-"""The settings on a real engine: started from the file that `--apply` wrote."""
+"""Docker's log settings on a real engine, which uses the file that `--apply` wrote."""
 
 import gzip
 import json
@@ -15,26 +15,26 @@ from trainvitals.doctor.docker_logging.flags import Flag
 from trainvitals.doctor.docker_logging.problems import Daemon, find_problems
 from trainvitals.sources.containers.engine import EngineClient
 
-# Five megabytes in the log, where each line has its time beside it.
+# A command that writes five megabytes to the log, including the time of each line.
 LINES = f"i=0; while [ $i -lt 30000 ]; do echo $i-{'x' * 100}; i=$((i+1)); done"
 
 
 @pytest.fixture
 def image(engine, python_image):
-    """Return the name of an image with a shell, a small one where there is one."""
+    """Return the name of an image with a shell, if possible a small one."""
     return engine.get("GRAFANA_IMAGE", python_image)
 
 
 @pytest.fixture
 def second(second_engine, image):
-    """Return a second engine with Docker's defaults, the image in it."""
+    """Yield a second engine with Docker's default settings and the image."""
     with second_engine({}) as second:
         second.load(image)
         yield second
 
 
 def test_logs_rotate_and_containers_outlive_a_restart(second, image):
-    """A log that grew without end is bounded and compressed, and what ran goes on running."""
+    """With the settings, logs are rotated and compressed, and containers outlive the daemon."""
     client = EngineClient(second.address, environ={})
     words = ("--init", "--entrypoint=sleep", image, "1000")
     second.docker("run", "-d", "--name", "l-before", *words)
@@ -46,7 +46,7 @@ def test_logs_rotate_and_containers_outlive_a_restart(second, image):
     assert backup is not None
     assert json.loads(backup.path.read_text()) == {}
 
-    # The steps that are told, in their order.
+    # The steps that the findings name, in their order.
     waiting = inspect(second.config, wanted, engine=second.address)
     assert waiting.needs_reload
     second.signal_daemon(1)
@@ -71,7 +71,7 @@ def test_logs_rotate_and_containers_outlive_a_restart(second, image):
     with gzip.open(f"{log}.1.gz") as rotated:
         assert b'"stream":"stdout"' in rotated.readline()
     assert second.docker("logs", "--tail", "1", "l-after").startswith("29999-")
-    # What was made before keeps what it was made with.
+    # A container keeps the settings with which it was created.
     assert [each.name for each in read_engine(client).endless] == ["l-before"]
 
 
@@ -87,7 +87,7 @@ def test_logs_rotate_and_containers_outlive_a_restart(second, image):
     ],
 )
 def test_a_daemon_does_not_start_where_we_say_so(second_engine, options):
-    """What we call fatal for dockerd ends it at its start; `hosts` is among its flags here."""
+    """`dockerd` does not start with options that are reported as fatal for the daemon."""
     flags = (Flag("hosts", "--host", "the test"),)
     assert find_problems(options, Daemon(flags))[0].effect == "daemon"
     with pytest.raises(AssertionError, match=r"unable to configure|unknown log opt"):
@@ -112,7 +112,7 @@ def test_a_daemon_does_not_start_where_we_say_so(second_engine, options):
     ],
 )
 def test_a_container_does_not_start_where_we_say_so(engine, image, driver, log_options, starts):
-    """What we call fatal for containers is refused by the engine, and nothing else is."""
+    """The engine rejects exactly the log options that are reported as fatal for containers."""
     effects = {
         each.effect for each in find_problems({"log-driver": driver, "log-opts": log_options})
     }

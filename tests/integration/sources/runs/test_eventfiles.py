@@ -19,37 +19,37 @@ SECOND = "events.out.tfevents.1700000100.host.2.0"
 
 
 class RescanningSource(EventFileSource):
-    """Looks for files on every reading, and not every two seconds."""
+    """An event file source that searches for files on every read, not every two seconds."""
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read after a search."""
+        """Read after a new search for files."""
         self._budget._next_search = -math.inf
         return super().read(deadline)
 
 
 def make_source(*logdirs: Path, **rest: object) -> EventFileSource:
-    """Make a source that looks for files on every reading."""
+    """Return a source that searches for files on every read."""
     return RescanningSource(logdirs, **rest)
 
 
 def read_all(source: EventFileSource) -> dict[str, FoundRun]:
-    """Read with time enough, and give the runs by name."""
+    """Read without a deadline and return the runs by name."""
     return {run.run: run for run in source.read(math.inf)}
 
 
 def count_descriptors() -> int:
-    """Count the files that this process has open."""
+    """Return the number of open file descriptors of this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def write_losses(path: Path, first: int, *losses: float) -> None:
-    """Append a training loss for each step, a second apart."""
+    """Append a training loss for each step, one second apart."""
     steps = enumerate(losses, first)
     records.write(path, *((1000.0 + step, step, "train/loss", loss) for step, loss in steps))
 
 
 def test_what_torch_writes_is_read(tmp_path: Path):
-    """The old style has floats and the new style tensors; other summaries are no scalars."""
+    """Scalars of torch's SummaryWriter are read in both styles; other summaries are ignored."""
     import torch  # noqa: PLC0415 - takes seconds
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - takes seconds
 
@@ -76,9 +76,9 @@ def test_what_torch_writes_is_read(tmp_path: Path):
     assert run.is_finished is None
 
 
-@pytest.mark.filterwarnings("ignore")  # Lightning warns of much, and not for us
+@pytest.mark.filterwarnings("ignore")  # Lightning's warnings do not concern this test
 def test_what_lightning_writes_is_read(tmp_path: Path):
-    """Its logger's folders become the run's name."""
+    """Event files of Lightning's TensorBoardLogger are read, and their folders name the run."""
     from lightning.pytorch.loggers import TensorBoardLogger  # noqa: PLC0415 - takes seconds
 
     logger = TensorBoardLogger(str(tmp_path), name="net")
@@ -96,7 +96,7 @@ def test_what_lightning_writes_is_read(tmp_path: Path):
 
 
 def test_the_tags_of_hugging_face_are_known(tmp_path: Path):
-    """Its last summary says that the run is over."""
+    """The tags of Hugging Face's Trainer are recognised, and its last summary ends the run."""
     path = tmp_path / FIRST
     for step, tag, value in [
         (10, "train/loss", 1.5),
@@ -129,7 +129,7 @@ def test_the_tags_of_hugging_face_are_known(tmp_path: Path):
 
 
 def test_a_growing_file_is_followed(tmp_path: Path):
-    """What was appended is there with the next reading, once each record is whole."""
+    """The next read returns appended records as soon as they are complete."""
     path = tmp_path / "run" / FIRST
     write_losses(path, 1, 0.5, 0.25)
     source = make_source(tmp_path)
@@ -148,7 +148,7 @@ def test_a_growing_file_is_followed(tmp_path: Path):
 
 
 def test_a_resumed_run_goes_on_in_its_new_file(tmp_path: Path):
-    """Values that it has not logged again yet stay, and steps done again count again."""
+    """After a resume, values not yet logged again are kept, and repeated steps count again."""
     write_losses(tmp_path / "run" / FIRST, 1, 0.5, 0.25)
     source = make_source(tmp_path)
     records.write(tmp_path / "run" / FIRST, (1002.0, 2, "val_loss", 0.75))
@@ -163,7 +163,7 @@ def test_a_resumed_run_goes_on_in_its_new_file(tmp_path: Path):
 
 
 def test_only_the_newest_file_of_a_folder_is_read(tmp_path: Path):
-    """The time in the name says which one that is."""
+    """Only the newest event file of a folder, by the time in its name, is read."""
     write_losses(tmp_path / SECOND, 7, 0.25)
     write_losses(tmp_path / FIRST, 1, 0.5)
     (tmp_path / "events.out.tfevents.1800000000.host.profile-empty").touch()
@@ -171,7 +171,7 @@ def test_only_the_newest_file_of_a_folder_is_read(tmp_path: Path):
 
 
 def test_a_file_that_shrank_is_read_anew(tmp_path: Path):
-    """It is another run's now, whose counts begin at zero."""
+    """A replaced file that is shorter is read from the start, with counts from zero."""
     path = tmp_path / FIRST
     write_losses(path, 1, 0.5, 0.25, 0.125)
     source = make_source(tmp_path)
@@ -183,7 +183,7 @@ def test_a_file_that_shrank_is_read_anew(tmp_path: Path):
 
 
 def test_a_file_that_was_written_anew_past_the_offset_is_noticed(tmp_path: Path):
-    """It is longer than before, and yet another one."""
+    """A file that was rewritten with other and longer content is read from the start."""
     path = tmp_path / FIRST
     write_losses(path, 1, 0.5, 0.25)
     source = make_source(tmp_path)
@@ -197,7 +197,7 @@ def test_a_file_that_was_written_anew_past_the_offset_is_noticed(tmp_path: Path)
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0" * 12, b"garbage" * 100])
 def test_a_file_without_records_is_no_run(tmp_path: Path, data: bytes):
-    """Nothing is shown of it, and the runs beside it are whole."""
+    """A file without records is not reported as a run, and other runs are read."""
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / FIRST).write_bytes(data)
     write_losses(tmp_path / "good" / FIRST, 1, 0.5)
@@ -205,7 +205,7 @@ def test_a_file_without_records_is_no_run(tmp_path: Path, data: bytes):
 
 
 def test_damage_is_a_complaint_until_it_is_gone(tmp_path: Path):
-    """What stands before it is shown, and the message names the file, the place and what to do."""
+    """Records before damage are read, and a complaint names the file, the offset and a remedy."""
     path = tmp_path / FIRST
     write_losses(path, 1, 0.5)
     size = path.stat().st_size
@@ -224,7 +224,7 @@ def test_damage_is_a_complaint_until_it_is_gone(tmp_path: Path):
 
 
 def test_large_records_are_passed_over(tmp_path: Path):
-    """Images and graphs are not read; an incomplete one is waited for."""
+    """Large records such as images are skipped, also if they arrive in two parts."""
     path = tmp_path / FIRST
     image = records.make_record(bytes(1_500_000))
     write_losses(path, 1, 0.5)
@@ -240,7 +240,7 @@ def test_large_records_are_passed_over(tmp_path: Path):
 
 
 def test_a_record_longer_than_a_piece_is_read(tmp_path: Path):
-    """A summary of many values may be longer than what is read at once."""
+    """A record that is longer than one read of 256 KiB is parsed."""
     values = [records.make_scalar(f"layer{n}/{'x' * 300}", 1.0) for n in range(1000)]
     values.append(records.make_scalar("train/loss", 0.5))
     data = records.make_record(records.make_event(1000.0, 5, *values))
@@ -254,7 +254,7 @@ def test_a_record_longer_than_a_piece_is_read(tmp_path: Path):
 
 
 def test_a_backlog_is_read_in_bounded_pieces(tmp_path: Path):
-    """One reading takes 16 MiB of a file at most, and the rest the next times."""
+    """One read takes at most 16 MiB of a file, and later reads take the rest."""
     record = records.make_record(bytes(1_000_000))
     path = tmp_path / FIRST
     write_losses(path, 1, 0.5)
@@ -268,7 +268,7 @@ def test_a_backlog_is_read_in_bounded_pieces(tmp_path: Path):
 
 
 def test_the_deadline_ends_a_reading(tmp_path: Path):
-    """Past it, each reading takes one piece of one run, and all runs have their turn."""
+    """After its deadline each read takes one piece of one run, so that all runs get a turn."""
     for number in range(3):
         write_losses(tmp_path / f"run{number}" / FIRST, 1, 0.5)
     source = EventFileSource([tmp_path])
@@ -276,7 +276,7 @@ def test_the_deadline_ends_a_reading(tmp_path: Path):
 
 
 def test_steps_of_several_kinds_are_distinguished(tmp_path: Path):
-    """A tag that counts epochs does not move the run back; the tag that leads may go back."""
+    """A tag that counts epochs does not move a run's step back, but its leading tag may."""
     path = tmp_path / FIRST
     records.write(path, (1000.0, 100, "train/loss", 0.5), (1001.0, 1, "val/loss", 0.5))
     source = make_source(tmp_path)
@@ -288,7 +288,7 @@ def test_steps_of_several_kinds_are_distinguished(tmp_path: Path):
 
 
 def test_the_halves_of_keras_are_one_run(tmp_path: Path):
-    """Its folders say what data the same tags are about."""
+    """The train and validation folders that Keras writes are one run with values of both."""
     records.write(tmp_path / "net/train" / FIRST, (1000.0, 1, "epoch_loss", 0.5))
     records.write(tmp_path / "net/train" / FIRST, (1000.0, 1, "epoch_accuracy", 0.75))
     records.write(tmp_path / "net/validation" / FIRST, (1001.0, 1, "epoch_loss", 0.25))
@@ -298,7 +298,7 @@ def test_the_halves_of_keras_are_one_run(tmp_path: Path):
 
 
 def test_what_add_scalars_writes_beside_a_run_belongs_to_it(tmp_path: Path):
-    """Each of its lines has a folder of its own, named by tag and line."""
+    """The folders that `add_scalars` writes beside a run's event file belong to the run."""
     records.write(tmp_path / "net" / FIRST, (1000.0, 1, "lr", 0.5))
     records.write(tmp_path / "net/loss_train" / FIRST, (1000.0, 1, "loss", 0.5))
     records.write(tmp_path / "net/loss_val" / FIRST, (1000.0, 1, "loss", 0.25))
@@ -308,7 +308,7 @@ def test_what_add_scalars_writes_beside_a_run_belongs_to_it(tmp_path: Path):
 
 
 def test_folders_of_a_run_are_bounded_and_few_stay_open(tmp_path: Path):
-    """Its own folder and the latest 63 are read, the others counted, and four files stay open."""
+    """A run's own folder and its latest 63 others are read, and four files stay open."""
     write_losses(tmp_path / "run" / FIRST, 1, 0.5)
     os.utime(tmp_path / "run" / FIRST, (1, 1))
     for number in range(70):
@@ -326,14 +326,14 @@ def test_folders_of_a_run_are_bounded_and_few_stay_open(tmp_path: Path):
 
 
 def test_a_run_called_test_stays_itself(tmp_path: Path):
-    """One folder alone is no half of anything."""
+    """A run in a folder called `test` keeps this name if it has no folder of another split."""
     write_losses(tmp_path / "test" / FIRST, 1, 0.5)
     write_losses(tmp_path / "other" / FIRST, 1, 0.5)
     assert set(read_all(make_source(tmp_path))) == {"test", "other"}
 
 
 def test_runs_are_named_by_their_folders(tmp_path: Path):
-    """The path below the folder that was named; more of it where two would have the same name."""
+    """A run is named by its path below the log directory, or more of it if two names are equal."""
     write_losses(tmp_path / "a/net/version_0" / FIRST, 1, 0.5)
     write_losses(tmp_path / "b/net/version_0" / FIRST, 1, 0.5)
     write_losses(tmp_path / "b" / FIRST, 1, 0.5)
@@ -343,7 +343,7 @@ def test_runs_are_named_by_their_folders(tmp_path: Path):
 
 
 def test_a_run_keeps_its_name_when_another_appears(tmp_path: Path):
-    """Below its own folder and below another one that was named."""
+    """A run keeps its name when a run of the same name appears in another log directory."""
     write_losses(tmp_path / "a/net" / FIRST, 1, 0.5)
     source = make_source(tmp_path / "a", tmp_path / "b")
     assert set(read_all(source)) == {"net"}
@@ -355,7 +355,7 @@ def test_a_run_keeps_its_name_when_another_appears(tmp_path: Path):
 
 
 def test_the_latest_runs_are_followed(tmp_path: Path):
-    """What is over the bound is counted, and what is older than a day is not even that."""
+    """Runs over the limit are counted as omitted; runs older than a day are ignored."""
     now = time.time()
     for number in range(5):
         path = tmp_path / f"run{number}" / FIRST
@@ -370,7 +370,7 @@ def test_the_latest_runs_are_followed(tmp_path: Path):
 
 
 def test_a_loop_of_links_is_not_entered(tmp_path: Path):
-    """Links to folders are not followed, but the named folder may be one."""
+    """Symbolic links to folders are not followed, but the log directory itself may be one."""
     write_losses(tmp_path / "logs/run" / FIRST, 1, 0.5)
     (tmp_path / "logs/run/loop").symlink_to(tmp_path / "logs")
     (tmp_path / "link").symlink_to(tmp_path / "logs")
@@ -378,7 +378,7 @@ def test_a_loop_of_links_is_not_entered(tmp_path: Path):
 
 
 def test_a_pipe_is_passed_over(tmp_path: Path):
-    """Opening it would wait for a writer."""
+    """A named pipe is skipped, because opening it would wait for a writer."""
     os.mkfifo(tmp_path / FIRST)
     source = make_source(tmp_path)
     assert source.read(math.inf) == ()
@@ -386,7 +386,7 @@ def test_a_pipe_is_passed_over(tmp_path: Path):
 
 
 def test_what_is_not_there_is_quiet(tmp_path: Path):
-    """A run may come later, and may go."""
+    """A log directory that does not exist yet, or no longer, is not a complaint."""
     source = make_source(tmp_path / "logs")
     assert source.read(math.inf) == ()
     assert source.complaint is None
@@ -398,7 +398,7 @@ def test_what_is_not_there_is_quiet(tmp_path: Path):
 
 
 def test_a_closed_source_may_be_read_again(tmp_path: Path):
-    """Closing lets go of every file."""
+    """Closing a source closes all its files, and it can be read again afterwards."""
     write_losses(tmp_path / FIRST, 1, 0.5)
     source = make_source(tmp_path)
     before = count_descriptors()

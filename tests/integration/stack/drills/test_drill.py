@@ -1,4 +1,4 @@
-"""Drills with a real Prometheus and a real Alertmanager, as a person starts them."""
+"""The command `trainvitals drill` with a real Prometheus and a real Alertmanager."""
 
 import json
 import os
@@ -34,7 +34,7 @@ MOST_SECONDS = 90
 
 
 def start_drill(alert, directory, *flags, webhook="http://127.0.0.1:9/", notify_info=False):
-    """Start the command, with one channel, which gets what is of severity info if asked to."""
+    """Start a drill with one channel, which receives alerts of severity info if `notify_info`."""
     return subprocess.Popen(
         [sys.executable, "-u", "-m", "trainvitals", "drill", alert, *flags],
         cwd=directory,
@@ -54,7 +54,7 @@ def start_drill(alert, directory, *flags, webhook="http://127.0.0.1:9/", notify_
 
 
 def run_drill(alert, directory, *flags, patience=PATIENCE_SECONDS, **options):
-    """Run the command and return how it ended."""
+    """Run a drill to its end and return the completed process."""
     with start_drill(alert, directory, *flags, **options) as process:
         try:
             stdout, stderr = process.communicate(timeout=patience)
@@ -64,7 +64,7 @@ def run_drill(alert, directory, *flags, patience=PATIENCE_SECONDS, **options):
 
 
 def drill_all(alerts, directory, *flags, at_once=AT_ONCE, patience=PATIENCE_SECONDS, **options):
-    """Run some drills at once and return their results by alert."""
+    """Run several drills in parallel and return their JSON results by alert."""
 
     def run(alert):
         return run_drill(alert, directory, "--json", *flags, patience=patience, **options)
@@ -77,7 +77,7 @@ def drill_all(alerts, directory, *flags, at_once=AT_ONCE, patience=PATIENCE_SECO
 
 @pytest.fixture(scope="module")
 def drilled(tmp_path_factory, prometheus, alertmanager):
-    """Return the results of drills that ran beside each other, and the output of one."""
+    """Return the results of parallel drills, the output of one drill, and their directory."""
     directory = tmp_path_factory.mktemp("drilled")
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(run_drill, SHOWN_TO_A_PERSON, directory)
@@ -86,7 +86,7 @@ def drilled(tmp_path_factory, prometheus, alertmanager):
 
 
 def test_faults_of_every_group_become_messages_and_end(drilled):
-    """A message arrives, and one that it is over, for the receiver that the severity asks for."""
+    """The drill of an alert of each group passes, with the receiver of the alert's severity."""
     told, _, _ = drilled
     assert {alert: each["passed"] for alert, each in told.items()} == dict.fromkeys(told, True)
     assert {alert: each["receivers"] for alert, each in told.items()} == {
@@ -106,7 +106,7 @@ def test_faults_of_every_group_become_messages_and_end(drilled):
 
 
 def test_a_person_sees_each_step(drilled):
-    """Each step has a line with its time, and the last line is the verdict; nothing is left."""
+    """A drill prints a line for each step and the verdict last, and leaves no process."""
     _, end, directory = drilled
     lines = end.stdout.splitlines()
     assert end.returncode == 0, end.stderr
@@ -129,7 +129,7 @@ def test_a_person_sees_each_step(drilled):
 
 
 def test_the_document_shows_what_a_person_sees(drilled):
-    """Line by line, but for the seconds and for what an ellipsis stands for."""
+    """The example in docs/alerting.md equals a drill's output, except for times and ellipses."""
     page = (SOURCES.parent / "docs/alerting.md").read_text(encoding="utf-8")
     shown = page.split(f"make monitor-drill ALERT={SHOWN_TO_A_PERSON} ")[1].split("\n```")[0]
     lines = [_SPAN.sub(" N", line) for line in drilled[1].stdout.splitlines()]
@@ -146,14 +146,14 @@ def test_the_document_shows_what_a_person_sees(drilled):
     ],
 )
 def test_a_message_that_reaches_no_one_fails(alert, words, tmp_path, prometheus, alertmanager):
-    """Without a channel, and of severity info, the last line says what to set."""
+    """A drill whose message has no channel fails, and its last lines say what to configure."""
     end = run_drill(alert, tmp_path, webhook="")
     assert end.returncode == 1, end.stderr
     assert words in end.stdout.splitlines()[-2] + end.stdout.splitlines()[-1]
 
 
 def find_prometheus(pid):
-    """Return the Prometheus that a drill has started."""
+    """Return a client of the Prometheus that a drill has started."""
     commands = [child.cmdline() for child in psutil.Process(pid).children()]
     (command,) = [each for each in commands if each[0].endswith("/prometheus")]
     (address,) = [word for word in command if word.startswith("--web.listen-address=")]
@@ -169,7 +169,7 @@ def is_firing(prometheus, alert):
 
 
 def test_a_busy_machine_is_drilled_more_slowly(tmp_path, prometheus, alertmanager):
-    """A simulated machine that gets no CPU time for seconds is no fault, and no bug of the rule."""
+    """A drill restarts with longer durations if its simulated machine gets no CPU time."""
     with start_drill("ExporterDown", tmp_path) as process:
         try:
             said = ""
@@ -196,9 +196,9 @@ def test_a_busy_machine_is_drilled_more_slowly(tmp_path, prometheus, alertmanage
 def test_every_critical_fault_is_a_message_within_90_seconds(
     tmp_path, prometheus, alertmanager, capsys
 ):
-    """At real durations, from the fault and not only from the scrape that shows it.
+    """Each critical alert is delivered within 90 seconds of its fault, at real durations.
 
-    It prints the rows of the table in docs/alerting.md.
+    The test prints the rows of the table in docs/alerting.md.
     """
     drilled = {fault.alert for fault in FAULTS} & CRITICAL.keys() - SLOWER.keys()
     told = drill_all(sorted(drilled), tmp_path, "--real", at_once=len(drilled), patience=3600)
@@ -215,6 +215,6 @@ def test_every_critical_fault_is_a_message_within_90_seconds(
     reason="six minutes for all; one of each group is drilled above",
 )
 def test_every_fault_becomes_a_message_and_ends(tmp_path, prometheus, alertmanager):
-    """Every alert that can be drilled is delivered, and its end too."""
+    """The drill of every alert that can be drilled passes."""
     told = drill_all([fault.alert for fault in FAULTS], tmp_path, notify_info=True)
     assert {alert for alert, each in told.items() if not each["passed"]} == set()

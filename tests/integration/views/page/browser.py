@@ -18,7 +18,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find_chromium() -> str:
-    """Return the path of a Chromium; skip the test where there is none, except in CI."""
+    """Return the path of Chromium; skip the test without one, or fail in CI."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         words = "needs Chromium: install the package chromium"
@@ -30,17 +30,17 @@ def find_chromium() -> str:
 
 @contextmanager
 def open_browser(home: Path) -> Iterator[Any]:
-    """Start Chromium and give Playwright's handle to it.
+    """Start Chromium and yield Playwright's handle to it.
 
     Args:
-        home: Where it may write; it is not to meet the settings of whoever runs the tests.
+        home: The home directory of Chromium, without the settings of the user who runs the tests.
     """
     playwright = pytest.importorskip("playwright.sync_api")
     path = find_chromium()
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=path,
-            # As root it has no sandbox of its own; and it is not to speak to anybody.
+            # As root, Chromium cannot use its sandbox; it must not send requests of its own.
             args=["--no-sandbox", "--disable-background-networking", "--disable-sync"],
             env={**os.environ, "HOME": str(home)},
         )
@@ -52,12 +52,12 @@ def open_browser(home: Path) -> Iterator[Any]:
 
 @dataclass
 class Visit:
-    """A page that somebody looks at, and what happened meanwhile.
+    """An open page, with its errors and requests.
 
     Attributes:
-        page: Playwright's handle to it.
-        complaints: What the console said, but for notes, and what the page's script raised.
-        requests: The address of everything that was asked for.
+        page: Playwright's handle to the page.
+        complaints: Warnings and errors of the console, and exceptions of the page's script.
+        requests: The addresses of all requests.
     """
 
     page: Any
@@ -65,14 +65,14 @@ class Visit:
     requests: list[str] = field(default_factory=list)
 
     def text(self, selector: str) -> str:
-        """Return the text of the first such element, with plain spaces."""
+        """Return the text of the first element that matches a selector, with plain spaces."""
         words: str = self.page.locator(selector).first.inner_text()
         return " ".join(words.replace("\u202f", " ").split())
 
     def wait_for(self, expression: str, argument: object = None) -> None:
         """Wait until a JavaScript expression or function is true of the page.
 
-        Asked from outside again and again: the page's policy lets nothing be evaluated within it.
+        The expression is polled from outside, because the page's policy forbids evaluation inside.
         """
         until = time.monotonic() + WAIT_SECONDS
         while not self.page.evaluate(expression, argument):
@@ -82,12 +82,12 @@ class Visit:
 
 @contextmanager
 def visit(browser: Any, url: str, **context: Any) -> Iterator[Visit]:
-    """Look at a page in a window of its own.
+    """Open a page in a window of its own.
 
     Args:
         browser: The browser.
-        url: The page.
-        context: What the window is like, in Playwright's words.
+        url: The address of the page.
+        context: Playwright's options for the window.
     """
     window = browser.new_context(**context)
     try:

@@ -1,4 +1,4 @@
-"""The live page in a real browser, in front of the real exporter."""
+"""The live page of a real exporter in a real browser."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """Chromium, for all tests here."""
+    """Start Chromium for all tests of the module."""
     with open_browser(tmp_path_factory.mktemp("home")) as browser:
         yield browser
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """Two GPUs that work."""
+    """Start a fake machine with two GPUs under load."""
     with FakeMachine(tmp_path, gpus=2) as machine:
         machine.constant_load(0, 80)
         machine.constant_load(1, 40)
@@ -57,7 +57,7 @@ def machine(tmp_path):
 
 
 class Recorded:
-    """The pages of a recorded machine whose readings a test may change."""
+    """A server with the pages of a simulated machine, whose readings a test may change."""
 
     def __init__(self, name, change=lambda _name, reading: reading):
         machine = next(each for each in build_machines(time.time() // 15 * 15) if each.name == name)
@@ -76,7 +76,7 @@ class Recorded:
         self._thread.start()
 
     def close(self):
-        """End it."""
+        """Stop the server."""
         self.server.stop()
         self._thread.join()
         self.server.close()
@@ -89,7 +89,7 @@ def _changed(name, read, change):
 
 @pytest.fixture
 def record():
-    """Make the pages of recorded machines, which end with the test."""
+    """Return a function that serves a simulated machine until the test ends."""
     with ExitStack() as stack:
 
         def open_machine(*arguments):
@@ -101,7 +101,7 @@ def record():
 
 
 def test_values_change_and_a_lost_gpu_is_shown(browser, machine, tmp_path):
-    """What the driver says is on the page a second later, without a reload and without a complaint."""
+    """New values and a lost GPU appear on the page without a reload and without a console error."""
     machine.gpu(0).temperature = 61
     with ExporterProcess(tmp_path, machine) as exporter:
         url = f"http://127.0.0.1:{exporter.port}/"
@@ -125,7 +125,7 @@ def test_values_change_and_a_lost_gpu_is_shown(browser, machine, tmp_path):
 
 
 def test_it_says_when_the_exporter_is_gone_and_goes_on_when_it_is_back(browser, machine, tmp_path):
-    """What stands there is marked as old; nobody has to reload."""
+    """The page is marked as stale while the exporter is down, and recovers without a reload."""
     with ExporterProcess(tmp_path, machine) as exporter:
         port = exporter.port
         with visit(browser, f"http://127.0.0.1:{port}/") as seen:
@@ -141,7 +141,7 @@ def test_it_says_when_the_exporter_is_gone_and_goes_on_when_it_is_back(browser, 
 
 
 def test_a_hostile_run_name_stays_text(browser, tmp_path):
-    """A real trainer with such a name, through its run file, on to the page."""
+    """A run name with HTML, from the run file of a real trainer, is shown as text."""
     with ExporterProcess(tmp_path) as exporter:
         environ = {"PYTHONPATH": str(SOURCE_ROOT), "TRAINVITALS_RUN_DIR": str(tmp_path / "runs")}
         with subprocess.Popen(
@@ -162,7 +162,7 @@ def test_a_hostile_run_name_stays_text(browser, tmp_path):
 
 
 def test_hostile_container_names_stay_text(browser, record):
-    """Names, images and verdicts as a hostile engine would tell them."""
+    """Container names and images with HTML are shown as text."""
 
     def spoil(name, reading):
         if name != "container":
@@ -180,7 +180,7 @@ def test_hostile_container_names_stay_text(browser, record):
 
 
 def wait_until_whole(seen):
-    """Wait until a drawing has changed no height: on a busy machine the first ones lack late readings."""
+    """Wait until a refresh no longer changes the page's height, as late readings do."""
     height = None
     while height != (height := seen.page.evaluate("document.documentElement.scrollHeight")):
         first = seen.text("#pulse")
@@ -188,11 +188,11 @@ def wait_until_whole(seen):
 
 
 def test_focus_selection_folds_and_place_stay_while_it_is_drawn_anew(browser, record):
-    """A person who reads, selects or walks through it by keyboard is not disturbed."""
+    """A refresh of the page keeps focus, selection, open folds and the scroll position."""
     with visit(browser, record("orion").url, viewport={"width": 800, "height": 400}) as seen:
         page = seen.page
         wait_until_whole(seen)
-        # It starts open where a collector was late, as on a busy machine.
+        # The fold is open at first if a collector was late, as on a busy machine.
         was_open = page.evaluate("document.querySelector('details').open")
         page.locator("summary").focus()
         page.keyboard.press("Enter")
@@ -208,13 +208,13 @@ def test_focus_selection_folds_and_place_stay_while_it_is_drawn_anew(browser, re
         assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
         assert page.evaluate("document.querySelector('details').open") is not was_open
         assert page.evaluate("getSelection().toString()") == chosen
-        # Where a line above comes or goes, as a late collector's, the browser keeps what is read in place.
+        # If a line above appears or disappears, the browser keeps the selected text in its place.
         assert page.evaluate("scrollY") == scrolled or abs(page.evaluate(top) - place) <= 1
         assert page.evaluate("window.kept.isConnected")
 
 
 def test_it_can_be_paused_by_keyboard(browser, record):
-    """Tab leads to the button, and nothing is asked for until it is pressed again."""
+    """The Pause button is reached by Tab, and no request is sent until it is pressed again."""
     with visit(browser, record("vega").url) as seen:
         page = seen.page
         seen.wait_for("document.body.classList.contains('running')")
@@ -226,13 +226,13 @@ def test_it_can_be_paused_by_keyboard(browser, record):
         seen.wait_for("document.querySelector('#notice').innerText.includes('paused')")
         asked = len(seen.requests)
         page.wait_for_timeout(1500)
-        assert len(seen.requests) <= asked + 1  # one may have been on its way
+        assert len(seen.requests) <= asked + 1  # one request may already have started
         page.keyboard.press("Enter")
         seen.wait_for("document.querySelector('#notice').innerText === ''")
 
 
 def test_who_does_not_look_does_not_ask(browser, record):
-    """A tab in the background costs the machine nothing."""
+    """The page sends no requests while its tab is in the background."""
     recorded = record("vega")
     with visit(browser, recorded.url) as seen:
         seen.wait_for("document.body.classList.contains('running')")
@@ -252,7 +252,7 @@ def test_who_does_not_look_does_not_ask(browser, record):
 
 
 def test_without_javascript_it_is_a_page(browser, record):
-    """Everything is there, as it was when it was loaded."""
+    """Without JavaScript the page shows all data as of its load."""
     wanted = ("orion", "bert-large", "sweep-worker-1", "GPU 0", "Without JavaScript")
     with visit(browser, record("orion").url, java_script_enabled=False) as seen:
         for _ in range(10):  # a busy machine may miss the deadline of the first reading
@@ -268,7 +268,7 @@ def test_without_javascript_it_is_a_page(browser, record):
 @pytest.mark.parametrize("width", [320, 1440])
 @pytest.mark.parametrize("name", ["atlas", "orion"])
 def test_nothing_keeps_anybody_from_reading_it(browser, record, name, width, scheme):
-    """No rule of axe-core is broken, nothing is wider than the screen, nothing complains."""
+    """The page breaks no rule of axe-core, fits the screen's width and logs no error."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     window = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with visit(browser, record(name).url, **window) as seen:
@@ -281,7 +281,7 @@ def test_nothing_keeps_anybody_from_reading_it(browser, record, name, width, sch
 
 
 def test_a_runbook_is_drawn_with_its_style(browser, tmp_path):
-    """The browser applies the style in the page though the headers forbid every other one."""
+    """The browser applies a runbook's inline style, which the Content Security Policy allows."""
     with ExporterProcess(tmp_path) as exporter:
         for path in ("runbooks/", "runbooks/HostDiskFull"):
             with visit(browser, f"http://127.0.0.1:{exporter.port}/{path}") as seen:

@@ -1,4 +1,4 @@
-"""A stage for `trainvitals top`: an exporter that tells what it was given, and a real terminal."""
+"""A simulated exporter with a fixed picture, and a real terminal, to test `trainvitals top`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _WAIT_SECONDS = 60.0
 
 
 class PictureServer:
-    """Serves a picture at `/api/v1/overview`.
+    """A server of a picture at `/api/v1/overview`.
 
     Args:
-        picture: What it serves, until another one is set.
-        port: Where; a free one when 0.
-        credentials: Who may ask, as `user:password`; everybody when None.
-        context: Speaks TLS with it.
+        picture: The picture to serve, until another one is set.
+        port: The port of the server; 0 chooses a free one.
+        credentials: The required `user:password`; None requires no login.
+        context: The TLS context; None serves plain HTTP.
 
     Attributes:
-        picture: What it serves; None answers nothing, for as long as it is None.
-        status: What it answers.
-        asked: How often it was asked.
+        picture: The served picture; requests wait without an answer while it is None.
+        status: The status code of the answers.
+        asked: The number of requests.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PictureServer:
         self.close()
 
     def close(self) -> None:
-        """End it, with whoever waits for an answer."""
+        """Stop the server and end waiting requests."""
         self._ended.set()
         self._server.shutdown()
         self._server.server_close()
@@ -109,13 +109,13 @@ class PictureServer:
 
 
 class Tmux:
-    """A terminal in which a command runs.
+    """A tmux terminal in which a command runs.
 
     Args:
         command: The command.
-        width: How many columns it has.
-        height: How many lines.
-        environ: Changes of the environment.
+        width: The number of columns.
+        height: The number of lines.
+        environ: Changes to the environment.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Tmux:
         self._folder.cleanup()
 
     def type(self, *keys: str) -> None:
-        """Press keys, as tmux names them."""
+        """Press keys, given by their tmux names."""
         self._tmux("send-keys", *keys)
 
     def resize(self, width: int, height: int) -> None:
@@ -148,18 +148,18 @@ class Tmux:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
     def capture(self, *, colors: bool = False) -> str:
-        """Return what the terminal shows."""
+        """Return the content of the terminal."""
         return self._tmux("capture-pane", "-p", *(["-e"] if colors else []))
 
     def ask(self, variable: str) -> str:
-        """Return what tmux knows of the terminal, as `cursor_flag` or `alternate_on`."""
+        """Return a tmux variable of the terminal, such as `cursor_flag` or `alternate_on`."""
         return self._tmux("display-message", "-p", f"#{{{variable}}}").strip()
 
     def wait_for(self, is_shown: Callable[[str], bool] | str, *, colors: bool = False) -> str:
-        """Wait until something is shown, and give the whole.
+        """Wait until the terminal shows a text or fulfils a condition; return its content.
 
         Raises:
-            AssertionError: It is not shown within a minute.
+            AssertionError: The terminal does not show it within a minute.
         """
         until = time.monotonic() + _WAIT_SECONDS
         while True:
@@ -183,7 +183,7 @@ class Tmux:
 def show(
     *arguments: str, width: int = 80, height: int = 24, environ: Mapping[str, str] | None = None
 ) -> Tmux:
-    """Run `trainvitals top` in a terminal; the test is skipped where there is no tmux."""
+    """Run `trainvitals top` in a terminal; the test is skipped without tmux."""
     command = shlex.join([sys.executable, "-m", "trainvitals", "top", *arguments])
     return open_terminal(command, width=width, height=height, environ=environ)
 
@@ -191,7 +191,7 @@ def show(
 def open_terminal(
     command: str, *, width: int = 80, height: int = 24, environ: Mapping[str, str] | None = None
 ) -> Tmux:
-    """Run a command in a terminal; the test is skipped where there is no tmux."""
+    """Run a command in a terminal; the test is skipped without tmux."""
     if shutil.which("tmux") is None:
         assert not os.environ.get("CI"), "needs tmux, and .ci/run installs it"
         pytest.skip("needs tmux: install it")

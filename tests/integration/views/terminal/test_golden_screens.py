@@ -1,4 +1,7 @@
-"""What `trainvitals top` shows in a real terminal, letter by letter; `make golden` writes it again."""
+"""The output of `trainvitals top` in a real terminal equals golden files.
+
+`make golden` writes the golden files again.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ SCREENS = {
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_the_screen_is_the_golden_one(request, name):
-    """A terminal of this size shows exactly this."""
+    """The screen of `trainvitals top` equals its golden file for each picture and terminal size."""
     picture, width, height, keys = SCREENS[name]
     with (
         PictureServer(picture) as server,
@@ -46,7 +49,7 @@ def test_the_screen_is_the_golden_one(request, name):
 
 
 def test_once_prints_the_golden_lines(request):
-    """The whole picture as lines, with nothing left out and no escape code."""
+    """`top --once` prints the lines of its golden file, without escape codes."""
     with PictureServer(BAD_DAY) as server:
         done = subprocess.run(
             [sys.executable, "-m", "trainvitals", "top", "--once", "--url", server.url],
@@ -67,7 +70,7 @@ def test_once_prints_the_golden_lines(request):
 
 
 def compare(request: pytest.FixtureRequest, golden: Path, text: str) -> None:
-    """Compare with a golden file, or write it."""
+    """Compare a text with a golden file, or write the file with --update-golden."""
     if request.config.getoption("--update-golden"):
         golden.write_text(text, encoding="utf-8")
     assert text.splitlines() == golden.read_text(encoding="utf-8").splitlines()

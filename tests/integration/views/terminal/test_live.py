@@ -1,4 +1,4 @@
-"""`trainvitals top` as a person has it: in a real terminal, with keys, faults and signals."""
+"""`trainvitals top` in a real terminal, with keys, faults and signals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SHELL = re.compile(r"^code=(\d+)$", re.MULTILINE)
 
 @pytest.fixture
 def server():
-    """An exporter that tells of a good day."""
+    """Start a server with the picture of a good day."""
     with PictureServer(GOOD_DAY) as server:
         yield server
 
 
 def find_process(server):
-    """Return the process that asks a server."""
+    """Return the `trainvitals top` process of a server's URL."""
     return next(
         process
         for process in psutil.process_iter(["cmdline"])
@@ -37,7 +37,7 @@ def find_process(server):
 
 
 def is_given_back(tmux):
-    """Return whether the terminal is as it was: its own screen, a cursor and echo."""
+    """Return whether the terminal has its normal screen, its cursor and echo again."""
     tmux.type("echo typed-$((40+2))", "Enter")
     shown = tmux.wait_for("typed-42")
     flags = [tmux.ask(name) for name in ("alternate_on", "cursor_flag", "wrap_flag")]
@@ -45,7 +45,7 @@ def is_given_back(tmux):
 
 
 def test_q_ends_it_and_leaves_the_terminal_as_it_was(server):
-    """The code is 0, and nothing of the screen is left."""
+    """The key q ends `top` with exit code 0 and restores the terminal."""
     with show("--url", server.url) as tmux:
         tmux.wait_for("q quit")
         assert [tmux.ask("alternate_on"), tmux.ask("cursor_flag")] == ["1", "0"]
@@ -57,7 +57,7 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(server):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(server, number):
-    """Whoever ends it, and however."""
+    """SIGTERM, SIGHUP and SIGINT each end `top` and restore the terminal."""
     with show("--url", server.url) as tmux:
         tmux.wait_for("q quit")
         find_process(server).send_signal(number)
@@ -66,7 +66,7 @@ def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(server, number):
 
 
 def test_ctrl_c_ends_it(server):
-    """As a key, through the terminal."""
+    """Ctrl-C as a key ends `top` and restores the terminal."""
     with show("--url", server.url) as tmux:
         tmux.wait_for("q quit")
         tmux.type("C-c")
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_it(server):
 
 
 def test_ctrl_z_stops_it_and_fg_goes_on(server):
-    """The shell has its terminal meanwhile."""
+    """Ctrl-Z stops `top` and restores the terminal for the shell, and `fg` resumes `top`."""
     with show("--url", server.url) as tmux:
         tmux.wait_for("q quit")
         tmux.type("C-z")
@@ -90,7 +90,7 @@ def test_ctrl_z_stops_it_and_fg_goes_on(server):
 
 
 def test_a_line_that_takes_nothing_does_not_hold_up_the_end(server):
-    """Ctrl-S stops the terminal amid a refresh, and SIGTERM ends the program all the same."""
+    """SIGTERM ends `top` and restores the terminal even after Ctrl-S stopped its output."""
     with show("--url", server.url, "--interval", "0.5") as tmux:
         tmux.wait_for("q quit")
         process = find_process(server)
@@ -106,7 +106,7 @@ def test_a_line_that_takes_nothing_does_not_hold_up_the_end(server):
 
 
 def test_it_ends_with_its_window(server):
-    """Nothing is left behind where a window is closed."""
+    """The `top` process ends when its terminal is closed."""
     with show("--url", server.url) as tmux:
         tmux.wait_for("q quit")
         process = find_process(server)
@@ -114,7 +114,7 @@ def test_it_ends_with_its_window(server):
 
 
 def test_a_crash_leaves_the_terminal_as_it_was(server):
-    """Whatever is wrong with the program itself, the person can type on."""
+    """An unexpected exception in `top` restores the terminal."""
     fault = """
 import trainvitals.views.terminal.screen as screen
 from trainvitals.cli import main
@@ -137,7 +137,7 @@ main(["top", "--url", "URL"])
 
 
 def test_a_resized_window_is_drawn_anew(server):
-    """Larger and smaller, to the size of a stamp and back."""
+    """`top` redraws its screen for a larger, a very small and the original window size."""
     with show("--url", server.url) as tmux:
         tmux.wait_for("q quit")
         tmux.resize(120, 40)
@@ -151,7 +151,7 @@ def test_a_resized_window_is_drawn_anew(server):
 
 
 def test_keys_choose_sort_scroll_and_pause(server):
-    """What the help says they do."""
+    """Keys choose a table, sort, reverse, scroll, reset and pause as the help describes."""
     server.picture = BAD_DAY
     with show("--url", server.url, "--interval", "0.5") as tmux:
         tmux.wait_for("q quit")
@@ -179,7 +179,7 @@ def test_keys_choose_sort_scroll_and_pause(server):
 
 
 def test_an_exporter_that_falls_silent_is_named_and_asked_again(server):
-    """The last picture stays, grey, under the time of the last answer; then all is as before."""
+    """Without an answer the last picture stays, in grey and dated, until the exporter answers."""
     with show("--url", server.url, "--interval", "0.5") as tmux:
         tmux.wait_for("q quit")
         server.status = 503
@@ -196,7 +196,7 @@ def test_an_exporter_that_falls_silent_is_named_and_asked_again(server):
 
 
 def test_an_exporter_that_hangs_does_not_hold_up_the_keys(server):
-    """Who has no answer still sorts, and quits at once."""
+    """Keys sort the table and quit `top` while the exporter does not answer."""
     with show("--url", server.url, "--interval", "0.5") as tmux:
         tmux.wait_for("q quit")
         server.picture = None
@@ -208,7 +208,7 @@ def test_an_exporter_that_hangs_does_not_hold_up_the_keys(server):
 
 
 def test_it_goes_on_drawing_beside_a_hung_driver(tmp_path):
-    """The GPU is called hung, the other ones and the host are drawn, and keys are heard."""
+    """`top --local` shows a hung GPU as hung, refreshes all other values and reacts to keys."""
     environ = {"TRAINVITALS_JOURNAL_DIR": str(tmp_path / "deaths")}
     machine = FakeMachine(tmp_path, gpus=2)
     with machine:
@@ -237,7 +237,7 @@ def test_it_goes_on_drawing_beside_a_hung_driver(tmp_path):
 
 
 def test_a_refresh_is_one_repaint_and_only_when_something_changed(server, tmp_path):
-    """At 80 x 24 a repaint is less than 8 KB; where nothing changed nothing is sent."""
+    """A change is one repaint of less than 8 KB, and without a change no output is sent."""
     typescript = tmp_path / "typescript"
     with show("--url", server.url, "--interval", "0.5") as tmux:
         tmux.wait_for("q quit")

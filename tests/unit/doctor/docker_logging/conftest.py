@@ -1,4 +1,4 @@
-"""A daemon.json and the command."""
+"""Fixtures for tests of `trainvitals docker-logging`."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[4] / "exporter"
 
 @pytest.fixture
 def run(capsys):
-    """Return a function that runs `trainvitals docker-logging` here and gives what it said."""
+    """Return a function that runs `trainvitals docker-logging` in this process."""
 
     def run(*words):
         try:
@@ -31,7 +31,7 @@ def run(capsys):
 
 @pytest.fixture
 def run_as_nobody():
-    """Return a function that runs `trainvitals docker-logging` as a user who may do little."""
+    """Return a function that runs `trainvitals docker-logging` as an unprivileged user."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can become another user, by setpriv")
     before = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable)
@@ -39,7 +39,7 @@ def run_as_nobody():
     def run(*words):
         return subprocess.run(
             (*before, "-m", "trainvitals", "docker-logging", *map(str, words)),
-            # Who measures coverage could not write it down as that user.
+            # That user cannot write coverage data.
             env={
                 **{k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")},
                 "PYTHONPATH": str(PACKAGE),
@@ -56,7 +56,7 @@ def run_as_nobody():
 
 @pytest.fixture
 def dockerd(tmp_path):
-    """Return a function that makes a `dockerd` which says these things, and gives its PATH."""
+    """Return a function that writes a fake `dockerd` and returns the `PATH` to find it."""
 
     def make(version, code=0, words="configuration OK"):
         program = tmp_path / "bin/dockerd"

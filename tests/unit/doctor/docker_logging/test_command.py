@@ -1,4 +1,4 @@
-"""The command `trainvitals docker-logging`: what it says, and with which exit code."""
+"""Tests of the output and the exit codes of `trainvitals docker-logging`."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from trainvitals.errors import ConfigurationError
 
 @pytest.fixture
 def file(tmp_path):
-    """Return the path of a daemon.json that turns on what GPUs need."""
+    """Return the path of a `daemon.json` that selects the NVIDIA runtime."""
     file = tmp_path / "docker/daemon.json"
     file.parent.mkdir()
     file.write_text('{\n    "default-runtime": "nvidia"\n}\n')
@@ -27,7 +27,7 @@ def file(tmp_path):
 
 
 def test_without_a_flag_it_shows_and_changes_nothing(run, file):
-    """What is wrong, the difference, and what would be needed then; exit code 1."""
+    """Without a flag, the command prints problems, a diff and the next steps, and exits with 1."""
     before = file.read_bytes()
     said = run("--file", file)
     assert said.returncode == 1
@@ -45,7 +45,7 @@ def test_without_a_flag_it_shows_and_changes_nothing(run, file):
 
 
 def test_it_applies_and_reverts(run, file):
-    """It says where the backup is and what is to be done, a second time nothing, and goes back."""
+    """`--apply` writes the file and a backup, then has nothing to do; `--revert` undoes it."""
     before = file.read_bytes()
     first = run("--file", file, "--apply")
     assert (first.returncode, first.stderr) == (0, "")
@@ -68,7 +68,7 @@ def test_it_applies_and_reverts(run, file):
 
 
 def test_a_program_gets_json(run, file):
-    """The same, with what was changed."""
+    """`--json` prints the action, the problems, the changes, the steps and the backup."""
     look = json.loads(run("--file", file, "--json").stdout)
     assert (look["action"], look["right"], look["changed"]) == ("look", False, False)
     assert look["problems"][0] == {
@@ -90,7 +90,7 @@ def test_a_program_gets_json(run, file):
 
 
 def test_a_broken_file_is_shown_and_refused(run, file):
-    """The look tells the place with exit code 1; writing is refused in one line with 2."""
+    """Invalid JSON is reported with its place, and `--apply` refuses it with exit code 2."""
     file.write_text('{\n  "debug": true,\n}\n')
     said = run("--file", file)
     assert said.returncode == 1
@@ -105,7 +105,7 @@ def test_a_broken_file_is_shown_and_refused(run, file):
 
 
 def test_what_stays_broken_is_told_before(run, file):
-    """The look says what --apply would refuse."""
+    """Without a flag, the command names the problem because of which `--apply` would refuse."""
     file.write_text('{"mtu": "1400"}')
     said = run("--file", file)
     assert said.returncode == 1
@@ -115,7 +115,7 @@ def test_what_stays_broken_is_told_before(run, file):
 
 
 def test_a_foreign_driver_is_respected(run, file):
-    """It is said why it is left, and how to have json-file."""
+    """The log driver `local` is left unchanged unless `--driver=json-file` is given."""
     file.write_text('{"log-driver": "local", "live-restore": true}')
     said = run("--file", file)
     assert said.returncode == 0
@@ -134,7 +134,7 @@ def test_a_foreign_driver_is_respected(run, file):
 
 
 def test_the_steps_of_a_rootless_docker_are_its_own(run, tmp_path):
-    """Its service is the user's."""
+    """The steps for a rootless Docker use `systemctl --user`."""
     file = tmp_path / ".config/docker/daemon.json"
     said = run("--file", file, "--apply")
     assert "1. `systemctl --user reload docker`" in said.stdout
@@ -155,19 +155,19 @@ def test_the_steps_of_a_rootless_docker_are_its_own(run, tmp_path):
     ],
 )
 def test_wrong_words_are_one_line(run, file, words, complaint):
-    """They say what to write instead."""
+    """An invalid argument is reported in one line that names the valid form."""
     said = run("--file", file, *words)
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr.startswith(f"trainvitals: {complaint}")
 
 
 def test_it_does_one_thing_at_a_time(run, file):
-    """To write and to take back is a contradiction."""
+    """`--apply` and `--revert` cannot be combined."""
     assert "not allowed with" in run("--file", file, "--apply", "--revert").stderr
 
 
 def test_whoever_may_not_write_is_told_so(run_as_nobody, workshop):
-    """One line names sudo; nothing is left behind. Who may not read is told that."""
+    """Without permission to read or write the file, the error suggests sudo and no file is left."""
     workshop.chmod(0o755)
     file = workshop / "daemon.json"
     file.write_text("{}")
@@ -187,7 +187,7 @@ def test_whoever_may_not_write_is_told_so(run_as_nobody, workshop):
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """Yield an engine whose containers log in all ways."""
+    """Yield a container engine whose containers have different log drivers and options."""
     log = tmp_path / "a-json.log"
     log.write_bytes(b"x" * 1_230_000)
     containers = {
@@ -224,7 +224,7 @@ def stand_in(tmp_path):
 
 
 def test_logs_that_never_rotate_are_told(file, stand_in, tmp_path):
-    """The largest first, with what is known of their size; those that rotate are not named."""
+    """The output lists logs that never rotate, with their sizes if known, and no others."""
     engine = f"unix://{tmp_path}/docker.sock"
     findings = inspect(file, LogSettings(), engine=engine, environ={}, root=tmp_path)
     text = format_findings(findings)
@@ -247,7 +247,7 @@ def test_logs_that_never_rotate_are_told(file, stand_in, tmp_path):
 
 
 def test_a_right_file_that_is_not_in_force_is_told(file, stand_in, tmp_path):
-    """The engine says that it has no live-restore yet: a reload is left to do."""
+    """If the engine has not applied a correct file yet, the output asks for a reload."""
     engine = f"unix://{tmp_path}/docker.sock"
     file.write_text('{"log-driver": "loki", "live-restore": true}')
     findings = inspect(file, LogSettings(), engine=engine, environ={}, root=tmp_path)
@@ -259,7 +259,7 @@ def test_a_right_file_that_is_not_in_force_is_told(file, stand_in, tmp_path):
 
 
 def test_an_engine_that_does_not_answer_is_no_obstacle(file, tmp_path):
-    """The file can be judged without it, and why it was not asked is said."""
+    """If the engine does not respond, the file is still checked and the output names the reason."""
     engine = f"unix://{tmp_path}/none.sock"
     findings = inspect(file, LogSettings(), engine=engine, environ={}, root=tmp_path)
     assert findings.plan is not None
@@ -269,7 +269,7 @@ def test_an_engine_that_does_not_answer_is_no_obstacle(file, tmp_path):
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path):
-    """What cannot be written whole is not written."""
+    """If the disk is full, the old file stays and no partial file is left."""
     mount = tmp_path / "small"
     mount.mkdir()
     tried = subprocess.run(

@@ -1,4 +1,4 @@
-"""Reading a daemon.json strictly, and changing its members."""
+"""Tests of reading `daemon.json` strictly and of changing its members."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ FILE = Path("/etc/docker/daemon.json")
 
 
 def read(text):
-    """Read a document of this text."""
+    """Return the document that is read from this text."""
     return read_document(FILE, text.encode() if isinstance(text, str) else text)
 
 
@@ -44,7 +44,7 @@ def read(text):
     ],
 )
 def test_what_is_broken_is_told_with_its_place(text, complaint):
-    """The line and the column are where an editor shows it."""
+    """Invalid JSON is reported with its line and column, as an editor counts them."""
     with pytest.raises(ConfigurationError) as raised:
         read(text)
     assert str(raised.value) == f"{FILE}{complaint}"
@@ -52,7 +52,7 @@ def test_what_is_broken_is_told_with_its_place(text, complaint):
 
 @pytest.mark.parametrize("text", ["", "  ", " \n\n", "\ufeff"])
 def test_nothing_is_an_empty_document(text):
-    """It has no options and gets a layout of ours."""
+    """An empty file has no options and is written with an indentation of two spaces."""
     document = read(text)
     assert document.is_empty
     assert document.options == {}
@@ -60,7 +60,7 @@ def test_nothing_is_an_empty_document(text):
 
 
 def test_a_document_keeps_its_order_and_indentation():
-    """What is changed is changed in its place, and what is new comes last."""
+    """A changed member keeps its position, and a new member is added at the end."""
     text = (
         '{\n\t"runtimes" : {"nvidia": {"path":   "nvidia-container-runtime"}},\n\n'
         '\t"live-restore" : false,\n\t"mtu" : 1450\n}'
@@ -97,12 +97,12 @@ def test_a_document_keeps_its_order_and_indentation():
     ],
 )
 def test_new_members_are_indented_like_those_that_are_there(text, changed):
-    """Indentation and line ends are those of the file; a lone surrogate stays an escape."""
+    """A written document keeps its indentation and line ends; a lone surrogate stays an escape."""
     assert read(text).change({"log-opts": {"max-file": "5"}}) == changed
 
 
 def test_options_of_another_driver_are_dropped():
-    """The rest of log-opts stays."""
+    """Options of a replaced log driver are removed, and the other log options are kept."""
     document = read('{"log-opts": {"fluentd-address": "a:1", "tag": "t"}}')
     changed = document.change(
         {"log-opts": {"max-size": "1m"}}, drops=frozenset({"fluentd-address"})
@@ -111,13 +111,13 @@ def test_options_of_another_driver_are_dropped():
 
 
 def test_names_that_are_repeated_are_found():
-    """At the top and within log-opts; the last one counts."""
+    """Repeated names are found at the top level and in log-opts; the last value is used."""
     document = read('{"mtu": 1, "log-opts": {"tag": "a", "tag": "b"}, "mtu": 2}')
     assert document.repeated == ("log-opts.tag", "mtu")
     assert document.options["mtu"] == 2
 
 
 def test_a_long_number_is_kept():
-    """A number that fits into Go's float64 is written read."""
+    """A long number that fits into Go's float64 is written unchanged."""
     text = '{\n  "mtu": ' + "9" * 300 + "\n}\n"
     assert read(text).change({}) == text

@@ -1,4 +1,4 @@
-"""The whole way on every kind of daemon.json: the look, what is written, and back again."""
+"""Tests that inspect, change and restore many kinds of `daemon.json`."""
 
 import json
 import os
@@ -24,18 +24,18 @@ NOWHERE = {"PATH": "/nowhere"}
 
 @pytest.fixture
 def file(tmp_path):
-    """Return the path of a daemon.json that is not there yet, in a folder of its own."""
+    """Return the path of a `daemon.json` that does not exist yet, in an empty directory."""
     (tmp_path / "docker").mkdir()
     return tmp_path / "docker/daemon.json"
 
 
 def look_at(file, root=Path("/nowhere"), **wanted):
-    """Look at a file, with no engine and no unit around."""
+    """Inspect a file on a machine without a container engine and without a systemd unit."""
     return inspect(file, LogSettings(**wanted), engine="none", environ=NOWHERE, root=root)
 
 
 def effects(findings):
-    """Return place and effect of each problem."""
+    """Return the place and the effect of each problem."""
     return [(problem.place, problem.effect) for problem in findings.problems]
 
 
@@ -100,7 +100,7 @@ NVIDIA = {
     ],
 )
 def test_a_file_is_put_right_and_back(file, data, expected, says):
-    """What is wrong is told, what is written is right, a second time nothing is done, and back."""
+    """Problems are found and corrected once, and restoring returns the original file."""
     if data is not None:
         file.write_bytes(data)
     findings = look_at(file)
@@ -135,7 +135,7 @@ def test_a_file_is_put_right_and_back(file, data, expected, says):
     ],
 )
 def test_what_is_right_is_left_alone(file, data):
-    """Nothing is written, however it is written down."""
+    """A correct file is not written, whatever its formatting."""
     file.write_bytes(data)
     findings = look_at(file)
     assert findings.is_correct
@@ -167,7 +167,7 @@ def test_what_is_right_is_left_alone(file, data):
     ],
 )
 def test_what_stays_broken_is_refused(file, data, complaint):
-    """One line says what and where, and neither the file nor its folder is touched."""
+    """A file that would stay invalid is refused with the place, and no file is changed."""
     file.write_bytes(data)
     findings = look_at(file)
     assert not findings.is_correct
@@ -179,7 +179,7 @@ def test_what_stays_broken_is_refused(file, data, complaint):
 
 
 def test_a_foreign_driver_is_replaced_where_that_is_wanted(file):
-    """Its options go, for json-file would not start with them; what both have is kept."""
+    """A replaced driver loses the options that json-file rejects and keeps the common options."""
     file.write_text('{"log-driver": "fluentd", "log-opts": {"fluentd-address": "a", "tag": "t"}}')
     apply(look_at(file, replaces_driver=True), time=NOON)
     assert json.loads(file.read_text()) == {
@@ -190,7 +190,7 @@ def test_a_foreign_driver_is_replaced_where_that_is_wanted(file):
 
 
 def test_other_sizes_can_be_wanted(file):
-    """A megabyte for a test, say, and live-restore as it is."""
+    """The log size and the number of files can be chosen, and live-restore can be left out."""
     apply(look_at(file, max_size="1m", max_file=3, has_live_restore=False), time=NOON)
     assert json.loads(file.read_text()) == {
         "log-driver": "json-file",
@@ -208,7 +208,7 @@ def test_other_sizes_can_be_wanted(file):
     ],
 )
 def test_what_is_a_flag_is_not_written(file, tmp_path, flags, says):
-    """Docker would not start when it were told twice."""
+    """An option that is a flag of dockerd is not written, as Docker would not start with both."""
     process = tmp_path / "proc/1"
     process.mkdir(parents=True)
     words = ["dockerd", f"--config-file={file}", *flags.split()]
@@ -219,7 +219,7 @@ def test_what_is_a_flag_is_not_written(file, tmp_path, flags, says):
 
 
 def test_hosts_in_the_file_and_in_the_unit_are_refused(file, tmp_path):
-    """Docker does not start with both, whatever else is written."""
+    """A file with `hosts` is refused if the systemd unit passes `-H` to dockerd."""
     file.write_text('{"hosts": ["unix:///var/run/docker.sock"]}')
     unit = tmp_path / "etc/systemd/system/docker.service"
     unit.parent.mkdir(parents=True)
@@ -231,7 +231,7 @@ def test_hosts_in_the_file_and_in_the_unit_are_refused(file, tmp_path):
 
 
 def test_a_node_of_a_swarm_gets_no_live_restore(file, tmp_path):
-    """Docker would not start with it there."""
+    """On a swarm node, live-restore is not written because Docker would not start with it."""
     state = tmp_path / "var/lib/docker/swarm/docker-state.json"
     state.parent.mkdir(parents=True)
     state.write_text("{}")
@@ -243,7 +243,7 @@ def test_a_node_of_a_swarm_gets_no_live_restore(file, tmp_path):
 
 
 def test_a_link_stays_and_its_target_is_written(file, tmp_path):
-    """The backup lies beside the target."""
+    """A symbolic link is kept, its target is written, and the backup is beside the target."""
     target = tmp_path / "real.json"
     target.write_text("{}")
     file.symlink_to(target)
@@ -258,14 +258,14 @@ def test_a_link_stays_and_its_target_is_written(file, tmp_path):
 
 
 def test_a_link_to_itself_is_refused(file):
-    """It has nothing that could be read."""
+    """A symbolic link to itself is refused because it cannot be read."""
     file.symlink_to(file)
     with pytest.raises(ConfigurationError, match=r"^cannot read .*; check what it is$"):
         look_at(file)
 
 
 def test_owner_and_mode_are_kept(file):
-    """The file and its backup are for those for whom the file was."""
+    """The file and its backup keep the owner and the mode of the original file."""
     file.write_text("{}")
     file.chmod(0o640)
     if os.geteuid() == 0:
@@ -279,7 +279,7 @@ def test_owner_and_mode_are_kept(file):
 
 
 def test_a_new_file_is_for_all_to_read(tmp_path):
-    """As Docker's own; a folder that is missing is made."""
+    """A new file is readable by all users, and a missing directory is created."""
     file = tmp_path / "etc/docker/daemon.json"
     backup = apply(look_at(file), time=NOON)
     assert file.stat().st_mode & 0o777 == 0o644
@@ -290,7 +290,7 @@ def test_a_new_file_is_for_all_to_read(tmp_path):
 
 
 def test_backups_are_taken_back_one_after_the_other(file):
-    """The newest first, within the same second too; then there is nothing to go back to."""
+    """Backups are restored from the newest to the oldest, also those of the same second."""
     texts = ["{}", '{"debug": true}', '{"init": true}']
     for text in texts:
         file.write_text(text)
@@ -303,7 +303,7 @@ def test_backups_are_taken_back_one_after_the_other(file):
 
 
 def test_a_file_that_was_changed_meanwhile_is_not_overwritten(file):
-    """What somebody else wrote since the look stays."""
+    """A file that another program changed after the inspection is not overwritten."""
     file.write_text("{}")
     findings = look_at(file)
     file.write_text('{"debug": true}')
@@ -313,7 +313,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_overwritten(file):
 
 
 def test_a_folder_in_its_place_is_told(file):
-    """It is no file, and stays."""
+    """A directory at the path of the file is reported as an error."""
     file.mkdir()
     with pytest.raises(ConfigurationError, match=r"^cannot read .*: Is a directory; "):
         look_at(file)
@@ -335,7 +335,7 @@ NAMES = st.text() | st.sampled_from(["log-opts", "log-driver", "live-restore", "
     end=st.sampled_from(["", "\n", "\r\n \n"]),
 )
 def test_any_object_survives(options, indent, separators, is_ascii, end):
-    """All that is not ours stays, and the way back gives the same bytes."""
+    """Options of other subjects are kept, and restoring returns the same bytes."""
     text = json.dumps(options, indent=indent, separators=separators, ensure_ascii=is_ascii) + end
     data = text.encode("utf-8", "surrogatepass")
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -359,7 +359,7 @@ def test_any_object_survives(options, indent, separators, is_ascii, end):
 
 
 def test_dockerd_checks_what_would_be_written(file, dockerd):
-    """One from 23 on is asked before the file is put in its place."""
+    """A dockerd from 23.0 validates the file before the file is replaced."""
     environ = {"PATH": dockerd("26.1.5+dfsg1")}
     findings = inspect(file, LogSettings(), engine="none", environ=environ, root=Path("/nowhere"))
     assert findings.validation.by == "by dockerd 26.1.5 and by built-in rules"
@@ -367,7 +367,7 @@ def test_dockerd_checks_what_would_be_written(file, dockerd):
 
 
 def test_what_dockerd_refuses_is_not_written(file, dockerd):
-    """Its own words are told, without the name of the file that it was shown."""
+    """A file that dockerd rejects is not written, and the error contains dockerd's message."""
     words = (
         "unable to configure the Docker daemon with file FILE: the following directives do not "
         "match any configuration option: new-in-docker-40"
@@ -396,11 +396,11 @@ def test_what_dockerd_refuses_is_not_written(file, dockerd):
     ],
 )
 def test_an_old_dockerd_is_not_asked(dockerd, version, by):
-    """It knows no such flag, and that it was not asked is said."""
+    """A dockerd before 23.0 cannot validate the file, and the result says so."""
     assert validate(b"{}", environ={"PATH": dockerd(version)}).by == by
 
 
 def test_without_dockerd_our_own_rules_must_do():
-    """A client's machine has none."""
+    """If dockerd is not installed, only the built-in rules check the file."""
     check = validate(b"{}", environ=NOWHERE, root=Path("/nowhere"))
     assert check.by == "by built-in rules only: dockerd is not installed"

@@ -1,4 +1,4 @@
-"""The flags of dockerd, out of units and processes."""
+"""Tests of finding dockerd's flags in systemd units and processes."""
 
 from pathlib import Path
 
@@ -17,12 +17,12 @@ def write(root, path, text):
 
 
 def keys(root, file=DEFAULT_FILE):
-    """Return the options that are flags."""
+    """Return the options that are set by flags, each with its flag."""
     return {flag.key: flag.word for flag in find_flags(file, root=root)}
 
 
 def test_a_unit_says_its_flags(tmp_path):
-    """As Debian's package has it: with a file of variables and a line that goes on."""
+    """Flags are read from a unit with an environment file and a continued line, as in Debian."""
     write(tmp_path, "etc/default/docker", "# mine\nDOCKER_OPTS='--log-opt max-size=1m -D'\n")
     write(
         tmp_path,
@@ -40,7 +40,7 @@ def test_a_unit_says_its_flags(tmp_path):
 
 
 def test_a_drop_in_takes_the_place_of_the_command(tmp_path):
-    """The last ExecStart counts, in the order of the drop-ins' names; a nearer file hides one."""
+    """The last ExecStart of the drop-ins is used; a drop-in in /etc hides one of the same name."""
     write(tmp_path, UNIT, "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n")
     override = "etc/systemd/system/docker.service.d/override.conf"
     write(tmp_path, override, "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd ${MORE}\n")
@@ -54,7 +54,7 @@ def test_a_drop_in_takes_the_place_of_the_command(tmp_path):
 
 
 def test_a_process_says_its_flags(tmp_path):
-    """A dockerd that was started by hand is found by its name; others are not asked."""
+    """Flags are read from a running process named dockerd, not from other processes."""
     write(tmp_path, "proc/41/cmdline", "/usr/bin/dockerd\0--log-driver=journald\0")
     write(tmp_path, "proc/42/cmdline", "/usr/bin/docker\0-H\0unix:///x\0")
     write(tmp_path, "proc/43/cmdline", "")
@@ -62,7 +62,7 @@ def test_a_process_says_its_flags(tmp_path):
 
 
 def test_a_dockerd_with_another_file_is_another_one(tmp_path):
-    """Its flags matter to the file that it reads."""
+    """Flags of a dockerd apply only to the configuration file that this dockerd reads."""
     write(tmp_path, "proc/7/cmdline", "dockerd\0--config-file\0/second.json\0--debug\0")
     write(tmp_path, "proc/8/cmdline", "dockerd\0--config-file=/third.json\0--init\0")
     assert keys(tmp_path) == {}
@@ -71,7 +71,7 @@ def test_a_dockerd_with_another_file_is_another_one(tmp_path):
 
 
 def test_a_dockerd_in_a_container_is_another_one(tmp_path):
-    """It sees other files, although their names are the same."""
+    """A dockerd in another mount namespace is ignored because it reads other files."""
     for pid, space in (("self", "mnt:[1]"), ("9", "mnt:[2]")):
         (tmp_path / f"proc/{pid}/ns").mkdir(parents=True)
         (tmp_path / f"proc/{pid}/ns/mnt").symlink_to(space)
@@ -80,7 +80,7 @@ def test_a_dockerd_in_a_container_is_another_one(tmp_path):
 
 
 def test_without_a_unit_and_a_process_there_are_no_flags(tmp_path):
-    """Neither need be there, nor be well written."""
+    """A missing unit has no flags, and a unit with an unclosed quote is still read."""
     assert keys(tmp_path) == {}
     write(tmp_path, UNIT, "[Service]\nExecStart=/usr/bin/dockerd --label 'open\n")
     assert keys(tmp_path) == {"labels": "--label"}
@@ -101,5 +101,5 @@ def test_without_a_unit_and_a_process_there_are_no_flags(tmp_path):
     ],
 )
 def test_a_flag_stands_for_an_option(flag, option):
-    """What may be given again has the singular for a flag and the plural for an option."""
+    """A flag is mapped to its option; repeatable flags have an option in the plural."""
     assert name_option(flag) == option

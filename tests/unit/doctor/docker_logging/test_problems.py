@@ -1,4 +1,4 @@
-"""What is wrong with the settings of a daemon, by what dockerd 20.10 and 26.1 make of them."""
+"""Tests of finding problems in `daemon.json`, based on what dockerd 20.10 and 26.1 accept."""
 
 import pytest
 
@@ -15,12 +15,12 @@ RIGHT = {
 
 
 def judge(options, daemon=ALONE):
-    """Return place and effect of each problem."""
+    """Return the place and the effect of each problem."""
     return [(problem.place, problem.effect) for problem in find_problems(options, daemon)]
 
 
 def with_log(**log_options):
-    """Return right options with other log-opts."""
+    """Return correct options with these log-opts instead."""
     return {
         **RIGHT,
         "log-opts": {name.replace("_", "-"): log_options[name] for name in log_options},
@@ -43,7 +43,7 @@ def with_log(**log_options):
     ],
 )
 def test_what_is_right_has_no_problem(options):
-    """Docker starts with it, logs are bounded, and containers outlive the daemon."""
+    """Options with which Docker starts, rotates logs and keeps containers have no problem."""
     assert judge(options) == []
 
 
@@ -86,12 +86,12 @@ def test_what_is_right_has_no_problem(options):
     ],
 )
 def test_what_is_wrong_is_found_with_what_comes_of_it(options, expected):
-    """Also what `dockerd --validate` calls fine."""
+    """Each wrong option is found with its effect, also if `dockerd --validate` accepts it."""
     assert judge(options) == expected
 
 
 def test_a_misspelt_name_is_told_with_what_is_meant():
-    """The nearest name that Docker knows."""
+    """The problem of a misspelt option or driver suggests the nearest valid name."""
     (problem,) = find_problems({**RIGHT, "log_driver": "local"})
     assert problem.text == "unknown option (did you mean log-driver?)"
     (problem,) = find_problems({**RIGHT, "log-driver": "json-files"})
@@ -99,27 +99,27 @@ def test_a_misspelt_name_is_told_with_what_is_meant():
 
 
 def test_an_option_must_not_be_a_flag_too():
-    """Docker does not start with both, even where they say the same; runtimes alone may be both."""
+    """An option that is also a flag is a problem, except runtimes, for which Docker allows both."""
     flags = (Flag("hosts", "-H", "docker.service"), Flag("runtimes", "--add-runtime", "x"))
     options = {**RIGHT, "hosts": ["unix://"], "runtimes": {}}
     assert judge(options, Daemon(flags)) == [("hosts", "daemon")]
 
 
 def test_what_is_a_flag_is_not_missing():
-    """Rotation and live-restore that dockerd gets on its command line are there."""
+    """Log rotation and live-restore that are set by flags are not reported as missing."""
     flags = (Flag("log-opts", "--log-opt", "a unit"), Flag("live-restore", "--live-restore", "it"))
     assert judge({}, Daemon(flags)) == []
 
 
 def test_a_node_of_a_swarm_cannot_have_live_restore():
-    """There it is wrong to have it, and right not to."""
+    """On a swarm node, live-restore is a problem if it is on, and none if it is off."""
     swarm = Daemon(is_in_swarm=True)
     assert judge(RIGHT, swarm) == [("live-restore", "daemon")]
     assert judge({**RIGHT, "live-restore": False}, swarm) == []
 
 
 def test_a_driver_of_a_plugin_is_known_where_the_engine_has_it():
-    """The engine tells which it has."""
+    """A log driver of a plugin is accepted if the engine lists the plugin."""
     options = {"log-driver": "loki", "live-restore": True}
     assert judge(options) == [("log-driver", "containers")]
     assert judge(options, Daemon(plugins=frozenset({"loki"}))) == []
@@ -143,5 +143,5 @@ def test_a_driver_of_a_plugin_is_known_where_the_engine_has_it():
     ],
 )
 def test_sizes_are_docker_s(text, size):
-    """A thousand is a thousand in the options of log drivers, whatever the unit is called."""
+    """Sizes in the options of log drivers have decimal units, whatever the unit is called."""
     assert read_size(text) == size

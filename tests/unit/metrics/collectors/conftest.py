@@ -1,4 +1,4 @@
-"""The fake machine, and the one check that every block of every collector must pass."""
+"""The check that every metric block of every collector must pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Samples = dict[str, float]
 
 @pytest.fixture
 def samples() -> Callable[[Iterable[Block]], Samples]:
-    """Return the samples of blocks, as on the page, once the blocks are known to be sound."""
+    """Return a function that checks blocks and returns their samples."""
     return read_samples
 
 

@@ -1,4 +1,4 @@
-"""The accelerator collector."""
+"""Tests of the accelerator collector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Samples = dict[str, float]
 
 @pytest.fixture
 def collector() -> Iterator[AcceleratorCollector]:
-    """A collector that knows both kinds and finds neither."""
+    """Yield a collector of GPUs and HPUs on a machine without either."""
     vendors = [replace(vendor, is_installed=lambda: False) for vendor in VENDORS]
     collector = AcceleratorCollector(AcceleratorSource(vendors=vendors))
     yield collector
@@ -38,7 +38,7 @@ def collector() -> Iterator[AcceleratorCollector]:
 
 @pytest.fixture
 def express(collector, samples) -> Callable[..., Samples]:
-    """Return the samples of these devices."""
+    """Return a function that returns the samples of a reading of devices."""
 
     def express(devices: Sequence[AcceleratorReading], **others: object) -> Samples:
         return samples(collector.express(AcceleratorsReading(tuple(devices), **others)))
@@ -55,13 +55,13 @@ def read(
     processes: tuple[ProcessMemory, ...] = (),
     **numbers: object,
 ) -> AcceleratorReading:
-    """Return a reading with these numbers; one that is not ok has none."""
+    """Return the reading of a device; only a device in state ok has measurements."""
     measurements = Measurements(**numbers) if state == "ok" else None
     return AcceleratorReading(identity, state, last_seen, measurements, processes, xids)
 
 
 def test_without_devices_only_their_number_is_reported(express):
-    """A count of none for each kind."""
+    """Without devices, the only metric is their number, 0 for each kind."""
     assert express([]) == {
         'accelerator_devices{kind="gpu"}': 0,
         'accelerator_devices{kind="hpu"}': 0,
@@ -69,7 +69,7 @@ def test_without_devices_only_their_number_is_reported(express):
 
 
 def test_a_machine_without_devices_reads_as_such(collector):
-    """There is neither complaint nor omission."""
+    """A machine without devices results in no complaint and no omitted samples."""
     reading = collector.read(float("inf"))
     assert reading == AcceleratorsReading(devices=())
     assert collector.complaint(reading) is None
@@ -77,14 +77,14 @@ def test_a_machine_without_devices_reads_as_such(collector):
 
 
 def test_what_was_left_out_and_what_hangs_is_told(collector):
-    """In the words and the number of the reading."""
+    """The complaint and the number of omitted processes are those of the reading."""
     reading = AcceleratorsReading((), complaint="a driver call hangs", omitted_processes=3)
     assert collector.complaint(reading) == "a driver call hangs"
     assert collector.omitted(reading) == 3
 
 
 def test_expected_devices_are_reported_beside_those_that_respond(express):
-    """Only for the kinds that somebody expects."""
+    """The expected number of devices is reported only for kinds that have one."""
     found = express([read(GPU), read(HPU, state="lost")], expected=(("hpu", 2),))
     assert found['accelerator_devices{kind="gpu"}'] == 1
     assert found['accelerator_devices{kind="hpu"}'] == 0
@@ -97,7 +97,7 @@ def test_expected_devices_are_reported_beside_those_that_respond(express):
     [("memory_limit_bytes", 7_500_000_000), ("temperature_limit_celsius", 80.0)],
 )
 def test_a_limit_is_reported_if_there_is_one(express, limit, value):
-    """It is one number for all devices."""
+    """A configured limit is one metric for all devices; without a limit, the metric is absent."""
     found = express([read(GPU), read(HPU)], **{limit: value})
     assert found[f"accelerator_{limit}"] == value
     assert f"accelerator_{limit}" not in express([read(GPU)])
@@ -105,7 +105,7 @@ def test_a_limit_is_reported_if_there_is_one(express, limit, value):
 
 @pytest.mark.parametrize("state", ["lost", "hung", "resetting", "no_driver", "unsupported"])
 def test_a_device_that_cannot_be_read_has_its_state_alone(express, state):
-    """And who it is, and when it was last seen if it ever was."""
+    """A device that cannot be read has only its identity, state and time of the last reading."""
     labels = 'kind="gpu",device="0",uuid="G"'
     described = f'{labels},model="H100",driver="570",bus_id="0:1b",firmware="96.0"'
     found = express([read(GPU, state=state)])
@@ -125,7 +125,7 @@ def test_a_device_that_cannot_be_read_has_its_state_alone(express, state):
 
 
 def test_what_a_device_does_not_report_is_absent(express):
-    """Each device has its own series, also within one family."""
+    """A value that a device does not report is absent, even if another device reports it."""
     other = replace(GPU, index=1, uuid="O")
     found = express([read(GPU, power_watts=70.5), read(other, links_active=3, power_watts=None)])
     assert found['accelerator_power_watts{kind="gpu",device="0",uuid="G"}'] == 70.5
@@ -135,7 +135,7 @@ def test_what_a_device_does_not_report_is_absent(express):
 
 
 def test_tuples_have_a_series_for_each_member_that_is_reported(express):
-    """Reasons that a card does not report are absent, not zero."""
+    """Throttle reasons that a card does not report are absent, not zero."""
     throttled = (1.5, None, 0.0, None, None, 2.0, None, None)
     found = express([read(GPU, throttle_seconds_total=throttled)])
     name = 'accelerator_throttle_seconds_total{kind="gpu",device="0",uuid="G",reason='
@@ -148,7 +148,7 @@ def test_tuples_have_a_series_for_each_member_that_is_reported(express):
 
 @pytest.mark.parametrize(("identity", "kind"), [(GPU, "gpu"), (HPU, "hpu")])
 def test_five_names_are_the_kinds_own(express, identity, kind):
-    """Utilization there is in percent, rounded to the driver's precision."""
+    """Each kind has five metrics of its own, with the utilization in whole percent."""
     found = express(
         [
             read(
@@ -175,14 +175,14 @@ def test_five_names_are_the_kinds_own(express, identity, kind):
 
 
 def test_processes_have_their_id_as_a_label(express):
-    """With the bytes they hold."""
+    """The memory of each process is reported with the process id as a label."""
     found = express([read(GPU, processes=(ProcessMemory(42, 7), ProcessMemory(43, 0)))])
     name = 'accelerator_process_memory_used_bytes{kind="gpu",device="0",uuid="G",pid='
     assert (found[f'{name}"42"}}'], found[f'{name}"43"}}']) == (7, 0)
 
 
 def test_a_process_has_one_info_with_what_is_known(express):
-    """What is not known is empty; a share or memory that is not known has no sample."""
+    """Unknown labels of a process are empty, and unknown memory or utilization has no sample."""
     processes = (
         ProcessMemory(42, None, 0.5, Owner("python3", "ada", "9c" * 32, "12", "0a1b")),
         ProcessMemory(43, 7),
@@ -200,7 +200,7 @@ def test_a_process_has_one_info_with_what_is_known(express):
 
 
 def test_an_idle_device_has_one_reason(express):
-    """No other reason has a sample."""
+    """An idle device has a sample for its reason only."""
     idle = replace(read(GPU), idle=Idleness("compiles", "python (PID 7) waits for nvcc", 7))
     found = express([idle, read(HPU)])
     assert {key: value for key, value in found.items() if "idle" in key} == {
@@ -209,7 +209,7 @@ def test_an_idle_device_has_one_reason(express):
 
 
 def test_a_lost_device_keeps_its_errors(express):
-    """With class and action on the time stamp, and `other` for those past the bound."""
+    """A lost device keeps its Xid errors, with their class and action on the time stamp."""
     xids = (XidCount(-1, 4, 900.0), XidCount(79, 1, 950.5))
     found = express([read(GPU, state="lost", xids=xids)])
     labels = 'kind="gpu",device="0",uuid="G"'
@@ -224,7 +224,7 @@ def test_a_lost_device_keeps_its_errors(express):
 
 
 def test_a_shape_changes_when_anything_but_a_value_does(collector):
-    """Text that is kept for a shape is never shown for another."""
+    """The shape of a block changes with its labels and metrics, but not with its values."""
 
     def shapes(*devices: AcceleratorReading) -> list[object]:
         return [block.shape for block in collector.express(AcceleratorsReading(devices))]

@@ -1,4 +1,4 @@
-"""Whatever numbers the kernel reports, no metric of the host becomes negative."""
+"""Tests that host metrics are never negative, whatever numbers the kernel reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trainvitals.metrics.collectors.pressure import PressureCollector
 from trainvitals.metrics.collectors.process import ProcessCollector
 from trainvitals.sources.files import Roots
 
-# Unsigned numbers of 32 and 64 bits, and those that were negative when they were computed.
+# Unsigned numbers of 32 and 64 bits, including wrapped negative numbers.
 UNSIGNED = st.integers(0, 2**64 - 1) | st.sampled_from(
     [0, 1, 2**31, 2**32 - 8, 2**63, 2**64 - 120, 2**64 - 1]
 )
@@ -46,12 +46,12 @@ COLLECTORS: dict[str, tuple[str, Make]] = {
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the fake machine that the examples spoil."""
+    """Return a copy of the fake machine, whose files the examples change."""
     return Path(shutil.copytree(MACHINE, tmp_path_factory.mktemp("numbers") / "machine"))
 
 
 def spoil(text: str, spoilt: list[tuple[int, int]]) -> str:
-    """Replace some of the numbers of a text, not those within names."""
+    """Replace some of the numbers in a text, except digits within names."""
     places = list(re.finditer(r"(?<=[\s=])\d+", text))
     chosen = {at % len(places): number for at, number in spoilt}
     for at in sorted(chosen, reverse=True):
@@ -60,7 +60,7 @@ def spoil(text: str, spoilt: list[tuple[int, int]]) -> str:
 
 
 def collect(collector: Collector[Any]) -> dict[str, float]:
-    """Return what the collector shows; nothing, if it says that the file makes no sense."""
+    """Return the samples of a collector, or none if the collector reports an invalid file."""
     try:
         return read_samples(collector.express(collector.read(0.0)))
     except SourceError:
@@ -69,7 +69,7 @@ def collect(collector: Collector[Any]) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", COLLECTORS)
 def test_no_number_in_a_file_makes_a_negative_metric(machine: Path, name: str):
-    """Parts may exceed their whole, and numbers may have been negative before they were written."""
+    """No number in a file of the kernel makes a metric negative."""
     path, make = COLLECTORS[name]
     roots = Roots(procfs=machine / "proc", sysfs=machine / "sys")
     good = (MACHINE / path).read_text()
@@ -88,7 +88,7 @@ def test_no_number_in_a_file_makes_a_negative_metric(machine: Path, name: str):
 @settings(max_examples=60)
 @given(spoilt=st.lists(SPOILT, min_size=1, max_size=4))
 def test_shares_of_cpu_time_are_shares(machine: Path, spoilt: list[list[tuple[int, int]]]):
-    """Ticks that go back and leap leave 0 to 100 percent."""
+    """If CPU times decrease or jump, the utilization stays between 0% and 100%."""
     roots = Roots(procfs=machine / "proc", sysfs=machine / "sys")
     good = (MACHINE / "proc/stat").read_text()
     times: Iterator[float] = iter(range(1000))
@@ -104,7 +104,7 @@ def test_shares_of_cpu_time_are_shares(machine: Path, spoilt: list[list[tuple[in
 @settings(max_examples=60)
 @given(numbers=st.tuples(*[UNSIGNED] * 6))
 def test_no_file_system_has_more_left_than_it_holds(machine: Path, numbers: tuple[int, ...]):
-    """Free files above all files (WSL), and negative space (NFS), are not passed on."""
+    """The free space and files of a file system never exceed its size and number of files."""
     roots = Roots(procfs=machine / "proc", sysfs=machine / "sys")
     blocks, free, avail, files, files_free, files_avail = numbers
     answer = os.statvfs_result(

@@ -1,4 +1,4 @@
-"""The container collector."""
+"""Tests of the container collector."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ READING = ContainersReading(
 
 @dataclass
 class Told:
-    """A source with a reading of the test."""
+    """A source of containers that returns a prepared reading."""
 
     reading: ContainersReading
 
     def read(self) -> ContainersReading:
-        """Return it."""
+        """Return the prepared reading."""
         return self.reading
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ def express(samples, reading: ContainersReading) -> dict[str, float]:
 
 
 def test_a_container_has_25_series_and_the_least_important_give_way(samples):
-    """With every value present, accelerators are limited to eight and values from their end."""
+    """A container has at most 25 series; accelerators and the last values are omitted first."""
     found = {
         name: value
         for name, value in express(samples, READING).items()
@@ -112,7 +112,7 @@ def test_a_container_has_25_series_and_the_least_important_give_way(samples):
 
 
 def test_a_container_that_never_died_has_all_its_values(samples):
-    """Without deaths and accelerators there is room for each value, a limit of 0 as well."""
+    """A container without deaths and accelerators has all values, including a limit of 0."""
     alive = replace(FULL, deaths={}, last_death=None, accelerators=(), health=None)
     found = express(samples, replace(READING, containers=(alive,)))
     assert found['container_spec_memory_limit_bytes{name="train"}'] == 0
@@ -122,7 +122,7 @@ def test_a_container_that_never_died_has_all_its_values(samples):
 
 
 def test_what_is_not_known_has_no_series(samples):
-    """A container that only its control group shows has its name, and of the rest what is read."""
+    """A container that is known only from its control group has no series for unknown values."""
     bare = ContainerReading("a1a1a1a1a1a1", "a1" * 32, usage=Usage(T, 1, processes=3))
     reading = ContainersReading(is_there=True, containers=(bare, FULL))
     found = express(samples, reading)
@@ -136,7 +136,7 @@ def test_what_is_not_known_has_no_series(samples):
 
 
 def test_the_watch_tells_of_itself_and_what_was_left_out(samples):
-    """Connection, gaps and the last sample have series; complaint and omissions go to the runner."""
+    """The state of the event connection has series; complaint and omissions are returned."""
     reading = replace(READING, containers=(), omitted=3, complaint="cannot reach the engine")
     assert express(samples, reading) == {
         "trainvitals_containers_privilege_step": 2,
@@ -153,12 +153,12 @@ def test_the_watch_tells_of_itself_and_what_was_left_out(samples):
 
 
 def test_no_containers_are_nothing(samples):
-    """Not here is not broken: not even the watch has series."""
+    """Without a container engine and containers, there are no series."""
     assert express(samples, ContainersReading(is_there=False)) == {}
 
 
 def test_128_containers_are_told_of_whole():
-    """Up to the bound all have their series."""
+    """All series of 128 containers are exported."""
     containers = tuple(replace(FULL, name=f"job-{number:03}") for number in range(128))
     reading = replace(READING, containers=containers)
     collector = ContainerCollector(Told(reading))  # type: ignore[arg-type]

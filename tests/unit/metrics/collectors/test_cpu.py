@@ -1,4 +1,4 @@
-"""The CPU collector."""
+"""Tests of the CPU collector."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST = {
 
 
 def test_the_first_scrape_has_these_samples(roots: Roots, samples):
-    """Utilization is absent: a share of time needs two readings."""
+    """The first scrape has all samples except the utilization, which needs two readings."""
     collector = CpuCollector(roots=roots)
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == FIRST
@@ -43,7 +43,7 @@ def test_the_first_scrape_has_these_samples(roots: Roots, samples):
 
 
 def test_without_a_load_the_rest_is_there(roots: Roots, samples):
-    """A container's `/proc` may lack it."""
+    """Without `/proc/loadavg`, only the load averages are absent."""
     (roots.procfs / "loadavg").unlink()
     collector = CpuCollector(roots=roots)
     found = samples(collector.express(collector.read(0.0)))
@@ -52,7 +52,7 @@ def test_without_a_load_the_rest_is_there(roots: Roots, samples):
 
 
 def test_the_second_scrape_has_utilization(roots: Roots, samples):
-    """Of 200 ticks, 100 were busy and 40 waited for I/O."""
+    """The second scrape has the utilization and the I/O wait since the first scrape."""
     now = 1000.0
     collector = CpuCollector(roots=roots, clock=lambda: now)
     collector.read(0.0)
@@ -72,7 +72,7 @@ def test_the_second_scrape_has_utilization(roots: Roots, samples):
 
 
 def test_a_virtual_machine_without_frequencies_has_none(roots: Roots, samples):
-    """What /sys does not have is absent."""
+    """If `/sys` has no frequencies and topology, these metrics are absent."""
     collector = CpuCollector(roots=Roots(procfs=roots.procfs, sysfs=Path("/nowhere")))
     found = samples(collector.express(collector.read(0.0)))
     assert not [key for key in found if "frequency" in key or "physical" in key]
@@ -80,7 +80,7 @@ def test_a_virtual_machine_without_frequencies_has_none(roots: Roots, samples):
 
 
 def test_cores_beyond_the_bound_are_omitted(roots: Roots, samples):
-    """Three of four have their own series."""
+    """With a limit of three cores, the fourth has no series and counts as omitted."""
     collector = CpuCollector(roots=roots, max_cores=3)
     reading = collector.read(0.0)
     assert len([key for key in samples(collector.express(reading)) if "core_busy" in key]) == 3
@@ -89,7 +89,7 @@ def test_cores_beyond_the_bound_are_omitted(roots: Roots, samples):
 
 
 def test_a_core_that_goes_offline_leaves_no_series(roots: Roots, samples):
-    """Its counter is gone and the others are their own."""
+    """A core that goes offline has no series, and the other cores keep theirs."""
     collector = CpuCollector(roots=roots)
     before = collector.express(collector.read(0.0))
     path = roots.procfs / "stat"

@@ -1,4 +1,4 @@
-"""The disk collector."""
+"""Tests of the disk collector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trainvitals.sources.files import Roots
 
 
 def test_the_fake_machine_has_these_samples(roots: Roots, samples):
-    """Each family has its disks in one order, and the totals leave the volume out."""
+    """Every disk has its metrics, and the totals do not count the logical volume again."""
     collector = DiskCollector(roots=roots)
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == {
@@ -46,7 +46,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
 
 
 def test_disks_beyond_the_bound_are_omitted(roots: Roots, samples):
-    """One of three is shown and two are counted."""
+    """With a limit of one disk, the other two have no series and count as omitted."""
     collector = DiskCollector(roots=roots, limit=1)
     reading = collector.read(0.0)
     found = samples(collector.express(reading))
@@ -56,7 +56,7 @@ def test_disks_beyond_the_bound_are_omitted(roots: Roots, samples):
 
 
 def test_a_disk_that_is_pulled_leaves_no_series(roots: Roots, samples):
-    """The shape changes and the rest keeps its own values."""
+    """A removed disk has no series, and the other disks keep their values."""
     collector = DiskCollector(roots=roots)
     before = collector.express(collector.read(0.0))
     path = roots.procfs / "diskstats"
@@ -71,7 +71,7 @@ def test_a_disk_that_is_pulled_leaves_no_series(roots: Roots, samples):
 
 
 def test_a_machine_without_disks_has_read_nothing(roots: Roots, samples):
-    """Where the kernel counts and there is no disk, the totals are 0."""
+    """On a machine without disks, the totals are 0."""
     (roots.procfs / "diskstats").write_text("")
     collector = DiskCollector(roots=roots)
     assert samples(collector.express(collector.read(0.0))) == {
@@ -82,7 +82,7 @@ def test_a_machine_without_disks_has_read_nothing(roots: Roots, samples):
 
 
 def test_a_kernel_that_does_not_count_has_no_samples(roots: Roots):
-    """Where nothing is counted, nothing is claimed."""
+    """Without `/proc/diskstats`, there are no samples."""
     (roots.procfs / "diskstats").unlink()
     collector = DiskCollector(roots=roots)
     assert collector.express(collector.read(0.0)) == ()

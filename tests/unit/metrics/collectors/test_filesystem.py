@@ -1,4 +1,4 @@
-"""The filesystem collector."""
+"""Tests of the filesystem collector."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import time
 from trainvitals.metrics.collectors.filesystem import FilesystemCollector
 from trainvitals.sources.files import Roots
 
-# 1000 blocks of 4096 bytes, 300 free, 250 of them for users; 100 files, 40 free
+# 1000 blocks of 4096 bytes, 300 free, 250 of these for users; 100 files, 40 free
 SOME = os.statvfs_result((4096, 4096, 1000, 300, 250, 100, 40, 40, 0, 255))
 READ_ONLY = os.statvfs_result((4096, 4096, 1000, 300, 250, 0, 0, 0, 1, 255))
 PLACES = ("/", "/dev/shm", "/data", "/datasets", "/run")
 
 
 def answer(path: bytes) -> os.statvfs_result:
-    """Answer in place of `statvfs`: the data disk turned read-only and has no bound on files."""
+    """Replace `statvfs`: `/data` is read-only and has no limit on files."""
     return READ_ONLY if path == b"/data" else SOME
 
 
 def test_the_fake_machine_has_these_samples(roots: Roots, samples):
-    """What a file system does not have is absent: a bound on files, a server."""
+    """Each file system has its metrics; those that do not apply are absent."""
     collector = FilesystemCollector(roots=roots, statvfs=answer)
     reading = collector.read(math.inf)
     expected = {}
@@ -49,7 +49,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
 
 
 def test_a_hung_mount_keeps_its_info_and_does_not_respond(roots: Roots, samples):
-    """Its values are absent, the others' are there, and the complaint names it."""
+    """A hung mount has no values and is named in the complaint; other mounts have values."""
     heal = threading.Event()
 
     def hang(path: bytes) -> os.statvfs_result:
@@ -72,7 +72,7 @@ def test_a_hung_mount_keeps_its_info_and_does_not_respond(roots: Roots, samples)
 
 
 def test_a_place_that_we_may_not_look_at_is_no_complaint(roots: Roots, samples):
-    """Only its info is there."""
+    """A mount point without permission has only its info metric and causes no complaint."""
 
     def refuse(path: bytes) -> os.statvfs_result:
         if path == b"/data":
@@ -90,7 +90,7 @@ def test_a_place_that_we_may_not_look_at_is_no_complaint(roots: Roots, samples):
 
 
 def test_file_systems_beyond_the_bound_are_omitted(roots: Roots, samples):
-    """The root and shared memory are shown and three are counted."""
+    """With a limit of two file systems, the other three count as omitted."""
     collector = FilesystemCollector(roots=roots, statvfs=answer, limit=2)
     reading = collector.read(math.inf)
     assert len([key for key in samples(collector.express(reading)) if "info" in key]) == 2
@@ -99,7 +99,7 @@ def test_file_systems_beyond_the_bound_are_omitted(roots: Roots, samples):
 
 
 def test_a_mount_that_goes_leaves_no_series(roots: Roots, samples):
-    """The shape changes and the rest stays."""
+    """An unmounted file system has no series, and the other file systems keep theirs."""
     collector = FilesystemCollector(roots=roots, statvfs=answer)
     before = collector.express(collector.read(math.inf))
     path = roots.procfs / "self/mountinfo"

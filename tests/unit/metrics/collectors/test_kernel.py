@@ -1,4 +1,4 @@
-"""The kernel collector."""
+"""Tests of the kernel collector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainvitals.sources.host.kernel import ClockState
 
 
 def test_the_fake_machine_has_these_samples(roots: Roots, samples):
-    """A clock that is 2 ms behind and kept right."""
+    """The boot time, the time, the clock offset and the synchronisation are exported."""
     collector = KernelCollector(
         roots=roots,
         clock=lambda: 1_700_086_400.5,
@@ -27,7 +27,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
 
 
 def test_a_clock_that_may_not_be_asked_has_no_error(roots: Roots, samples):
-    """What is not permitted is absent, and no reason to complain."""
+    """If reading the clock state is not permitted, its metrics are absent without a complaint."""
     collector = KernelCollector(roots=roots, clock=lambda: 1_700_086_400.5, adjtimex=lambda: None)
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == {

@@ -1,4 +1,4 @@
-"""The kernel_log collector."""
+"""Tests of the kernel_log collector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GPU = 'bus_id="00000000:1B:00.0"'
 
 @pytest.fixture
 def collector(tmp_path: Path) -> KernelLogCollector:
-    """One that begins at noon on the fake machine."""
+    """Return a collector on the fake machine that starts at noon."""
     shutil.copytree(MACHINE / "dev", tmp_path / "dev")
     return KernelLogCollector(
         roots=Roots(rootfs=tmp_path), clock=lambda: NOON, monotonic=lambda: UPTIME
@@ -28,7 +28,7 @@ def collector(tmp_path: Path) -> KernelLogCollector:
 
 
 def test_the_fake_machine_has_these_samples(collector: KernelLogCollector, samples, tmp_path: Path):
-    """What happened before noon counts 0; what happens after counts."""
+    """Errors before the start of the collector count as 0, and later errors are counted."""
     with (tmp_path / "dev/kmsg").open("a", encoding="ascii") as log:
         log.write("4,2103,49600000000,-;NVRM: Xid (PCI:0000:1b:00): 94, pid=7, Contained\n")
     reading = collector.read(0.0)
@@ -48,7 +48,7 @@ def test_the_fake_machine_has_these_samples(collector: KernelLogCollector, sampl
 
 
 def test_a_machine_without_errors_of_gpus_has_only_kills(samples, tmp_path: Path):
-    """The kills are there from 0 on, so that the first one is a rise."""
+    """The counters of OOM kills exist from 0, so that `increase` sees the first kill."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").touch()
     collector = KernelLogCollector(roots=Roots(rootfs=tmp_path))
@@ -57,7 +57,7 @@ def test_a_machine_without_errors_of_gpus_has_only_kills(samples, tmp_path: Path
 
 
 def test_a_log_that_may_not_be_read_is_quiet(samples, tmp_path: Path):
-    """Not here is not broken."""
+    """If the kernel log cannot be read, there are no samples and no complaint."""
     collector = KernelLogCollector(roots=Roots(rootfs=tmp_path))
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == {}
@@ -66,7 +66,7 @@ def test_a_log_that_may_not_be_read_is_quiet(samples, tmp_path: Path):
 
 
 def test_a_line_about_other_trouble_is_not_masked(tmp_path: Path):
-    """Only counts are exported, and to import what masks would make the start longer."""
+    """The collector does not import the masking module, which would delay the start."""
     (tmp_path / "dev").mkdir()
     line = "3,1,1000,-;Buffer I/O error on dev sda1, logical block 7\n"
     (tmp_path / "dev/kmsg").write_text(line, encoding="ascii")

@@ -1,4 +1,4 @@
-"""The memory collector."""
+"""Tests of the memory collector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trainvitals.sources.files import Roots
 
 
 def test_the_fake_machine_has_these_samples(roots: Roots, samples):
-    """Used memory is what is not available."""
+    """The used memory is the total memory less the available memory."""
     collector = MemoryCollector(roots=roots)
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == {
@@ -31,7 +31,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
 
 
 def test_what_an_old_kernel_does_not_count_is_absent(roots: Roots, samples):
-    """Without oom_kill the other twelve are there, under another shape."""
+    """If the kernel does not count OOM kills, only their metric is absent."""
     collector = MemoryCollector(roots=roots)
     before = collector.express(collector.read(0.0))
     path = roots.procfs / "vmstat"
@@ -44,7 +44,7 @@ def test_what_an_old_kernel_does_not_count_is_absent(roots: Roots, samples):
 
 
 def test_values_change_and_the_shape_stays(roots: Roots):
-    """A second reading has the shape of the first."""
+    """A second reading with other values has the same shape as the first."""
     collector = MemoryCollector(roots=roots)
     before = collector.express(collector.read(0.0))
     path = roots.procfs / "meminfo"

@@ -1,4 +1,4 @@
-"""The network collector."""
+"""Tests of the network collector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trainvitals.sources.files import Roots
 
 
 def test_the_fake_machine_has_these_samples(roots: Roots, samples):
-    """Each family has its interfaces in one order, received before sent."""
+    """Every interface except the loopback has its metrics, for both directions."""
     collector = NetworkCollector(roots=roots)
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == {
@@ -47,7 +47,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
 
 
 def test_interfaces_beyond_the_bound_are_omitted(roots: Roots, samples):
-    """One of three is shown and two are counted."""
+    """With a limit of one interface, the other two have no series and count as omitted."""
     collector = NetworkCollector(roots=roots, limit=1)
     reading = collector.read(0.0)
     found = samples(collector.express(reading))
@@ -57,7 +57,7 @@ def test_interfaces_beyond_the_bound_are_omitted(roots: Roots, samples):
 
 
 def test_an_interface_that_goes_leaves_no_series(roots: Roots, samples):
-    """The shape changes and the rest keeps its own values."""
+    """A removed interface has no series, and the other interfaces keep their values."""
     collector = NetworkCollector(roots=roots)
     before = collector.express(collector.read(0.0))
     path = roots.procfs / "1/net/dev"
@@ -72,7 +72,7 @@ def test_an_interface_that_goes_leaves_no_series(roots: Roots, samples):
 
 
 def test_a_link_that_goes_down_loses_its_speed(roots: Roots, samples):
-    """An unknown speed is absent, and the shape differs."""
+    """The speed of an interface without a link is absent."""
     collector = NetworkCollector(roots=roots)
     before = collector.express(collector.read(0.0))
     (roots.sysfs / "class/net/eth0/operstate").write_text("down\n")
@@ -85,7 +85,7 @@ def test_a_link_that_goes_down_loses_its_speed(roots: Roots, samples):
 
 
 def test_a_machine_with_a_loopback_alone_has_only_totals(roots: Roots, samples):
-    """Nothing was received and nothing sent."""
+    """On a machine with only a loopback interface, the only metrics are totals of 0."""
     path = roots.procfs / "1/net/dev"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
     collector = NetworkCollector(roots=roots)

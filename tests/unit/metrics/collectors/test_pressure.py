@@ -1,4 +1,4 @@
-"""The pressure collector."""
+"""Tests of the pressure collector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainvitals.sources.files import Roots
 
 
 def test_the_fake_machine_has_these_samples(roots: Roots, samples):
-    """A whole machine's CPU has no full stalls, and interrupts have no others."""
+    """Each resource has the levels that the kernel reports; full CPU stalls are not exported."""
     collector = PressureCollector(roots=roots)
     reading = collector.read(0.0)
     assert samples(collector.express(reading)) == {
@@ -26,7 +26,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
 
 
 def test_a_kernel_without_pressure_has_no_samples(roots: Roots):
-    """Nothing is claimed and nothing is complained about."""
+    """Without `/proc/pressure`, there are no samples and no complaint."""
     shutil.rmtree(roots.procfs / "pressure")
     collector = PressureCollector(roots=roots)
     reading = collector.read(0.0)

@@ -1,4 +1,4 @@
-"""The process collector."""
+"""Tests of the process collector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainvitals.sources.files import Roots
 
 
 def test_the_fake_exporter_has_these_samples(roots: Roots, samples):
-    """The exporter and its reader are added up (in units of 100 ticks and pages of 4096 bytes)."""
+    """CPU time, memory, threads and file descriptors are summed over the exporter and its child."""
     collector = ProcessCollector(procfs=roots.procfs, children=lambda: (4300,))
     reading = collector.read(0.0)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -28,14 +28,14 @@ def test_the_fake_exporter_has_these_samples(roots: Roots, samples):
 
 
 def test_a_file_that_is_not_in_force_is_a_complaint():
-    """The reason is that of `trainvitals_collector_failure_info`, with the reading beside it."""
+    """A complaint about the web configuration is returned as the complaint of the collector."""
     collector = ProcessCollector(complain=lambda: "web.yml: the file is empty")
     assert collector.complaint(collector.read(0.0)) == "web.yml: the file is empty"
     collector.close()
 
 
 def test_this_process_has_all_seven(samples):
-    """The real /proc has every sample."""
+    """All seven metrics are read from the real `/proc`."""
     collector = ProcessCollector()
     assert len(samples(collector.express(collector.read(0.0)))) == 7
     collector.close()

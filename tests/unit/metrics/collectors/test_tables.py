@@ -1,4 +1,4 @@
-"""Families as tables."""
+"""Tests of building blocks of metrics from tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B = (("device", "a"),), (("device", "b"),)
 
 
 def test_values_stand_family_after_family():
-    """All devices of the first family come before those of the second; None has no sample."""
+    """Values are ordered by family and then by device; a value of None has no sample."""
     metrics = (
         gauge("one", "first", "One."),
         Metric("two", "counter", "Two.", ("read", "written"), by("direction", ("in", "out"))),
@@ -38,7 +38,7 @@ def test_values_stand_family_after_family():
 
 
 def test_a_family_without_a_value_is_left_out():
-    """What no device has is not on the page; another pattern of values is another shape."""
+    """A family without a value for any device is omitted, which changes the shape."""
     metrics = (gauge("one", "first", "One."), counter("two", "second", "Two."))
     block = table_block(("test",), metrics, (A, B), [(None, 2), (None, 4)])
     assert ([family.name for family in block.describe()], block.values) == (["two"], [2, 4])
@@ -46,7 +46,7 @@ def test_a_family_without_a_value_is_left_out():
 
 
 def test_the_samples_of_a_histogram_stand_together():
-    """They come last, device by device, as OpenMetrics demands."""
+    """The samples of a histogram are adjacent for each device, as OpenMetrics requires."""
     steps = Metric(
         "steps",
         "histogram",
@@ -65,7 +65,7 @@ def test_the_samples_of_a_histogram_stand_together():
 
 
 def test_a_value_that_is_unknown_has_no_family():
-    """The shape depends on which are present."""
+    """An unknown value has no family; the shape depends on which values are present."""
     whole = scalar_block("test", (ONE, TWO), (1, 2))
     part = scalar_block("test", (ONE, TWO), (None, 2))
     assert (whole.describe(), whole.values) == ((ONE, TWO), [1, 2])
@@ -75,5 +75,5 @@ def test_a_value_that_is_unknown_has_no_family():
 
 
 def test_two_collectors_never_share_a_shape():
-    """The same families of another collector are another shape."""
+    """Blocks with the same families of different collectors have different shapes."""
     assert scalar_block("a", (ONE,), (1,)).shape != scalar_block("b", (ONE,), (1,)).shape

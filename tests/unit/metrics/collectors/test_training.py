@@ -1,4 +1,4 @@
-"""The training collector: readings of runs to families."""
+"""Tests of the training collector, which converts readings of runs to metrics."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TOTALS = {
 
 
 def write(phase: Phase = Phase.FORWARD, **words: float) -> Record:
-    """Write the record of a run of 100 steps."""
+    """Return the record of a run after 100 steps."""
     common = {
         "steps": 100.0,
         "samples": 3200.0,
@@ -85,7 +85,7 @@ def write(phase: Phase = Phase.FORWARD, **words: float) -> Record:
 
 
 def read(record: Record | None = None, **parts: object) -> RankReading:
-    """Read a rank that is alive."""
+    """Return the reading of a rank that is alive."""
     reading = RankReading(
         run="llama",
         rank="3",
@@ -100,13 +100,13 @@ def read(record: Record | None = None, **parts: object) -> RankReading:
 
 
 def dead(ending: Ending, **parts: object) -> RankReading:
-    """Read a rank that is dead."""
+    """Return the reading of a rank that has ended."""
     liveness = Liveness(is_alive=False, evidence="lock", host_pid=4242)
     return read(liveness=liveness, ending=ending, stall=None, **parts)
 
 
 def read_all(*ranks: RankReading, **parts: object) -> RunsReading:
-    """Read these ranks and the run of the first."""
+    """Return a reading of these ranks and of the run of the first rank."""
     run = RunReading(
         "llama",
         "client",
@@ -122,7 +122,7 @@ def read_all(*ranks: RankReading, **parts: object) -> RunsReading:
 
 @pytest.fixture
 def collector(tmp_path):
-    """A collector whose source finds nothing."""
+    """Yield a collector whose source finds no run."""
     collector = TrainingCollector(TrainingSource(TrainingOptions(tmp_path)))
     yield collector
     collector.close()
@@ -138,7 +138,7 @@ NOTHING = {"training_client_incompatible_files": 0, "training_ranks_omitted": 0,
 
 
 def test_a_machine_without_runs_has_six_samples(collector, samples):
-    """It reports no file, no rank that is left out and no complaint."""
+    """A machine without runs has six samples of 0 and no complaint."""
     reading = collector.read(1e9)
     assert samples(collector.express(reading)) == NOTHING
     assert collector.complaint(reading) is None
@@ -146,7 +146,7 @@ def test_a_machine_without_runs_has_six_samples(collector, samples):
 
 
 def test_living_ranks_that_are_left_out_are_counted(collector, samples):
-    """Apart from all that was left out, which alerts nobody."""
+    """Omitted ranks that are alive have a metric, separate from all omitted ranks."""
     reading = RunsReading(incompatible_files=1, omitted=5, omitted_alive=2)
     assert samples(collector.express(reading)) == {
         **FOLLOWED,
@@ -157,7 +157,7 @@ def test_living_ranks_that_are_left_out_are_counted(collector, samples):
 
 
 def test_files_that_are_not_understood_are_counted(collector, samples):
-    """By state, and apart from flags that match nothing."""
+    """Followed files are counted by state, and patterns without a matching file separately."""
     followed = FollowedFiles(3, ("/a.log", "/b.log"), 1, ("--trainlog.glob *.log",))
     found = samples(collector.express(RunsReading(followed=followed)))
     assert found['training_followed_files{state="understood"}'] == 3
@@ -167,7 +167,7 @@ def test_files_that_are_not_understood_are_counted(collector, samples):
 
 
 def test_a_rank_that_trains_has_these_samples(collector, samples):
-    """The values of its record, those derived from it, and nothing else."""
+    """A training rank has the values of its record, the derived values, and no others."""
     found = samples(collector.express(read_all(read())))
     info = f'{WHO},local_rank="1",host_pid="4242",gpu_uuid="GPU-7",attempt="2"'
     bounds = ("0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "10.0", "60.0", "+Inf")
@@ -218,7 +218,7 @@ def test_a_rank_that_trains_has_these_samples(collector, samples):
 
 
 def test_words_of_the_state_record_have_their_names(collector, samples):
-    """Those of the journal are found under theirs."""
+    """The values of the state record are exported under the names of their metrics."""
     record = write(
         epoch=3,
         validation_loss=0.75,
@@ -266,7 +266,7 @@ def test_words_of_the_state_record_have_their_names(collector, samples):
 
 
 def test_verdicts_have_their_names(collector, samples):
-    """Pace, progress, stall and slowness."""
+    """Rates, progress, stall and slowness are exported under the names of their metrics."""
     reading = read(
         rates=Rates(128.0, 65536.0, 4e14, 0.4),
         progress=Progress(0.25, 0.5, NOON + 3600),
@@ -299,7 +299,7 @@ def test_verdicts_have_their_names(collector, samples):
 
 
 def test_a_killed_rank_has_its_end_and_no_longer_what_lives(collector, samples):
-    """Loss and counters stay, phase, limit and memory go; the exit code is that of a shell."""
+    """A killed rank keeps its loss and counters, loses its current state, and has exit code 137."""
     ending = Ending("signal", None, 9, None, NOON + 5, "the kernel says so")
     record = write(memory_allocated_bytes=5, memory_peak_bytes=9)
     found = samples(collector.express(read_all(dead(ending, record=record))))
@@ -331,7 +331,7 @@ def test_a_killed_rank_has_its_end_and_no_longer_what_lives(collector, samples):
     ids=lambda value: getattr(value, "reason", None),
 )
 def test_every_reason_has_its_label(collector, samples, ending, code):
-    """An unknown exit code is absent; a kill by the kernel ran out of the host's memory."""
+    """Each reason of an end is a label; an unknown exit code is absent."""
     found = samples(collector.express(read_all(dead(ending))))
     ends = [key for key in found if key.startswith("training_process_end")]
     assert ends == [f'training_process_end_timestamp_seconds{{{WHO},reason="{ending.reason}"}}']
@@ -341,7 +341,7 @@ def test_every_reason_has_its_label(collector, samples, ending, code):
 
 
 def test_a_stopped_process_is_shown(collector, samples):
-    """Its state is `T`."""
+    """A process in state `T` is exported as stopped and stalled."""
     liveness = Liveness(is_alive=True, evidence="lock", host_pid=4242, state="T")
     found = samples(
         collector.express(read_all(read(liveness=liveness, stall=Stall("stopped", 60.0, NOON))))
@@ -351,7 +351,7 @@ def test_a_stopped_process_is_shown(collector, samples):
 
 
 def test_a_process_whose_state_nobody_shows_is_not_said_to_run(collector, samples):
-    """A container of another user keeps its state to itself."""
+    """A process whose state cannot be read has no metric for being stopped."""
     liveness = Liveness(is_alive=True, evidence="age")
     found = samples(collector.express(read_all(read(liveness=liveness))))
     assert f"training_process_stopped{{{WHO}}}" not in found
@@ -359,13 +359,13 @@ def test_a_process_whose_state_nobody_shows_is_not_said_to_run(collector, sample
 
 
 def test_a_loss_that_is_nan_is_nan(collector):
-    """It is known, and it is not a number."""
+    """A loss that is NaN is exported as NaN."""
     page = Exposition().write(collector.express(read_all(read(write(loss=math.nan))))).decode()
     assert 'training_loss{rank="3",run="llama"} NaN' in page.splitlines()
 
 
 def test_the_live_word_decides_which_phase_is_shown(collector, samples):
-    """A checkpoint that began after the last record is one."""
+    """The phase in the live word takes precedence over the phase in the last record."""
     record = replace(write(), live=(1, Phase.CHECKPOINT))
     found = samples(collector.express(read_all(read(record))))
     phases = {key: value for key, value in found.items() if key.startswith("training_phase{")}
@@ -378,13 +378,13 @@ def test_the_live_word_decides_which_phase_is_shown(collector, samples):
 
 
 def test_the_last_phase_of_a_monitor_that_disabled_itself_is_not_shown(collector, samples):
-    """The process goes on, and nothing is known of its phase."""
+    """A process whose monitor has disabled itself has no metric for its phase."""
     found = samples(collector.express(read_all(read(write(state=float(State.SWITCHED_OFF))))))
     assert not [key for key in found if key.startswith("training_phase{")]
 
 
 def test_alerts_that_ever_were_active_are_shown(collector, samples):
-    """One is active, one was, the others never."""
+    """Alerts of the training client that were ever active are exported, the others are not."""
     record = write(alerts=2.0)
     found = samples(collector.express(read_all(read(record, alerts_seen=3))))
     alerts = {key: value for key, value in found.items() if key.startswith("training_alert")}
@@ -398,7 +398,7 @@ def test_alerts_that_ever_were_active_are_shown(collector, samples):
 
 
 def test_free_metrics_have_their_name_and_split(collector, samples):
-    """Names that occur twice or not at all are left out, as are values that are not known."""
+    """Custom metrics are exported once for each name; unknown names and values are omitted."""
     record = replace(
         write(metric_0=0.5, metric_1=0.25, metric_2=9.0, metric_3=8.0),
         metrics=(
@@ -418,7 +418,7 @@ def test_free_metrics_have_their_name_and_split(collector, samples):
 
 
 def test_a_rank_has_at_most_80_series(collector, samples):
-    """Free metrics take what is left, at least eight, and what matters least gives way to them."""
+    """A rank has at most 80 series, of which at least eight are custom metrics."""
     words = dict.fromkeys([field for field in FIELDS if field in STATE], 1.0)
     words |= {
         f"total_{phase}": 1.0 for phase in ["compile", "h2d", "optimizer", "validation", "idle"]
@@ -449,7 +449,7 @@ def test_a_rank_has_at_most_80_series(collector, samples):
 
 
 def test_a_run_from_a_log_has_no_process(collector, samples):
-    """What its lines do not have is absent."""
+    """A run from a log file has no metrics of a process, and no values that the log lacks."""
     record = write_record(None, loss=0.5, phase_start_time=ABSENT, mono_ns=ABSENT, identity=None)
     record = replace(record, identity=None)
     rank = RankReading("own", "0", "log", record, stall=Stall(None, None, NOON - 5))
@@ -466,7 +466,7 @@ def test_a_run_from_a_log_has_no_process(collector, samples):
 
 
 def test_the_page_of_several_ranks_is_strict_openmetrics(collector):
-    """The samples of a histogram are adjacent, rank by rank; a rank may lack what another has."""
+    """The page of several ranks is valid OpenMetrics, even if ranks have different metrics."""
     other = replace(read(write(loss=ABSENT)), rank="4")
     log = RankReading("own", "0", "log", write_record(None, identity=None, loss=1.0))
     reading = read_all(read(), other, log)
@@ -483,7 +483,7 @@ def test_the_page_of_several_ranks_is_strict_openmetrics(collector):
 
 
 def test_a_shape_is_the_same_as_long_as_nobody_comes_or_goes(collector):
-    """Values change, and the text around them is kept."""
+    """The shape of the blocks changes with the set of samples, not with their values."""
     before = [block.shape for block in collector.express(read_all(read()))]
     after = [block.shape for block in collector.express(read_all(read(write(loss=7.0))))]
     assert before == after
@@ -493,7 +493,7 @@ def test_a_shape_is_the_same_as_long_as_nobody_comes_or_goes(collector):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e300])
 def test_a_record_of_any_numbers_makes_a_page(collector, value):
-    """Anybody may write a run file, and no number in it may cost the page."""
+    """Any number in a run file results in a page, as any user may write a run file."""
     record = replace(
         write_record(identity=IDENTITY),
         step=[value] * len(write().step),
@@ -511,7 +511,7 @@ def test_a_record_of_any_numbers_makes_a_page(collector, value):
 
 
 def test_the_readings_of_the_api_have_words_by_their_names():
-    """JSON has known values under the names of the run file, and no unknown ones."""
+    """`/api/v1/readings` has the known values of a record by name, and omits unknown values."""
     record = replace(write(metric_0=0.5), metrics=(("val_iou", "validation"),))
     report = Report(
         "training",
@@ -535,7 +535,7 @@ def test_the_readings_of_the_api_have_words_by_their_names():
 
 
 def test_every_field_of_the_table_is_found():
-    """A name that is misspelled would fail here, and each has one sample."""
+    """Each metric in the table has a unique name and one sample for each field."""
     for metric in METRICS:
         assert len(metric.fields) == len(metric.samples), metric.name
     assert len({metric.name for metric in METRICS}) == len(METRICS)

@@ -1,4 +1,4 @@
-"""From the bytes of hostile run files to a page."""
+"""Tests of the metrics page with arbitrary run files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUMBERS = st.sampled_from(USUAL) | st.floats(width=64)
 
 
 def know_self(host: Host) -> tuple[int, int]:
-    """Return PID and start of this process, whose life a forged header may claim."""
+    """Return the PID and the start time of this process, which a forged header may contain."""
     state = read_process_state(os.getpid(), procfs=host.procfs)
     return os.getpid(), state.start_ticks if state is not None else 0
 
@@ -45,7 +45,7 @@ def _draw_words(random: Random, words: tuple[str, ...]) -> list[float]:
 
 @st.composite
 def run_files(draw: st.DrawFn) -> bytes:
-    """Draw a run file whose checksums are right and whose numbers are anything."""
+    """Draw a run file with correct checksums and arbitrary numbers."""
     pid, start_ticks = draw(st.sampled_from([know_self(HOST), (0, 0), (1, 1), (2**32 - 1, 7)]))
     identity = Identity(
         draw(st.sampled_from(["a", "b", 'a"\\\n', "x" * 1000, "", "\ud800"])),
@@ -62,7 +62,7 @@ def run_files(draw: st.DrawFn) -> bytes:
         static=draw(st.sampled_from([{}, {"framework": ["x"], "accelerator_uuids": "y"}])),
     )
     names = draw(st.integers(0, 64))
-    random = Random(draw(st.integers(0, 2**32)))  # hundreds of draws would take long
+    random = Random(draw(st.integers(0, 2**32)))  # hundreds of draws by Hypothesis would take long
     step, state = _draw_words(random, STEP_WORDS), _draw_words(random, STATE_WORDS)
     state[STATE["names"] - 3] = float(names)
     state[STATE["state"] - 3] = draw(NUMBERS)
@@ -72,7 +72,7 @@ def run_files(draw: st.DrawFn) -> bytes:
         at = 4096 + 64 * number
         data[at : at + 64] = encode_name(f"name {number // 2}", "")
     for at, words in ((8192, step), (10240, state)):
-        told = draw(st.floats(0, 1e18))  # later than 30 years after the boot is no record
+        told = draw(st.floats(0, 1e18))  # a record later than 30 years after the boot is invalid
         row = struct.pack(f"<2Q{len(words) + 1}d", draw(U64), len(words) + 3, told, *words)
         row += struct.pack("<Q", zlib.crc32(row))
         data[at : at + len(row)] = row
@@ -83,7 +83,7 @@ def run_files(draw: st.DrawFn) -> bytes:
 @settings(max_examples=80)
 @given(st.lists(st.lists(run_files(), min_size=1, max_size=3), min_size=1, max_size=3))
 def test_no_run_file_costs_the_page(tmp_path_factory, readings):
-    """Whatever lies in the directory, one reading after the other, an unaffected run is reported."""
+    """Other run files with arbitrary contents do not prevent the report of a valid run."""
     runs = tmp_path_factory.mktemp("runs")
     good = compose_run_file("innocent", wall_time=time.time())
     (runs / "good.tv").write_bytes(good)

@@ -1,4 +1,4 @@
-"""Drivers that do what their openers' names say, for readers in threads and in processes."""
+"""Scripted drivers for readers in threads and processes, each with a function to open it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from trainvitals.sources.accelerators.row import (
 
 
 class ScriptedDevice:
-    """A device that reads as it is told.
+    """A device whose reading is determined by a function.
 
     Args:
-        index: Its index; its UUID is `uuid-INDEX`.
-        act: Called in each reading; what it raises is the reading's error.
+        index: The index of the device; its UUID is `uuid-INDEX`.
+        act: The function that each reading calls; its exception is raised by the reading.
     """
 
     def __init__(self, index: int, act: Callable[[], None] = lambda: None) -> None:
@@ -40,10 +40,10 @@ class ScriptedDevice:
 
 
 class ScriptedSession:
-    """A driver with these devices.
+    """A session of a driver with these devices.
 
     Attributes:
-        is_closed: Whether it was closed.
+        is_closed: Whether the session was closed.
     """
 
     parallel = 64
@@ -62,23 +62,23 @@ class ScriptedSession:
         self._watch = watch
 
     def is_current(self) -> bool:
-        """Return what the script has."""
+        """Return the result of the test's function."""
         return self._count()
 
     def watch(self, report: Callable[[str, int], None]) -> None:
-        """Do what the script says."""
+        """Call the test's function."""
         self._watch(report)
 
     def stop_watching(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Take note of it."""
+        """Record that the session was closed."""
         self.is_closed = True
 
 
 def fail(error: Exception) -> Callable[[], None]:
-    """Return an act that raises."""
+    """Return a function that raises the error."""
 
     def act() -> None:
         raise error
@@ -87,56 +87,56 @@ def fail(error: Exception) -> Callable[[], None]:
 
 
 def open_two() -> ScriptedSession:
-    """Two devices that are well; the second reports error 31 at once."""
+    """Return a session of two healthy devices, of which the second reports Xid 31 at once."""
     devices = ScriptedDevice(0), ScriptedDevice(1)
     return ScriptedSession(*devices, watch=lambda report: report("uuid-1", 31))
 
 
 def open_two_unless_on_a_thread() -> ScriptedSession:
-    """Two devices for a process; a thread hangs."""
+    """Return a session of two devices, or hang if called in a thread."""
     if threading.current_thread() is not threading.main_thread():
         time.sleep(20)
     return open_two()
 
 
 def open_absent() -> ScriptedSession:
-    """There is no driver."""
+    """Raise the error of an absent driver."""
     raise DriverAbsentError("no driver in the script")
 
 
 def open_gone() -> ScriptedSession:
-    """The driver refuses."""
+    """Raise the error of a driver that is gone."""
     raise DriverGoneError("refused by the script")
 
 
 def open_wrongly() -> ScriptedSession:
-    """Opening fails by a bug."""
+    """Raise an error that a driver must not raise when it is opened."""
     raise DeviceError("lost")
 
 
 def open_and_die() -> ScriptedSession:
-    """The library takes its process down; never to be run on a thread."""
+    """End the process, like a crashing library; must not be called in a thread."""
     os._exit(1)
 
 
 def open_and_go() -> ScriptedSession:
-    """The driver goes when the device is read."""
+    """Return a session whose driver is gone when its device is read."""
     return ScriptedSession(ScriptedDevice(0, fail(DriverGoneError("gone by the script"))))
 
 
 def open_and_die_when_read() -> ScriptedSession:
-    """The library takes its process down when the device is read; never on a thread."""
+    """Return a session that ends the process when its device is read; not for threads."""
     return ScriptedSession(ScriptedDevice(0, lambda: os._exit(1)))
 
 
 def open_never() -> ScriptedSession:
-    """Opening hangs for longer than any test."""
+    """Hang for longer than any test."""
     time.sleep(20)
     return ScriptedSession()
 
 
 def give(row: Sequence[object]) -> dict[str, object]:
-    """Return what a row reports, by name."""
+    """Return the known scalar values of a row by name."""
     pairs = zip(ROW_FIELDS, row, strict=True)
     return {
         name: value for name, value in pairs if value is not None and not isinstance(value, tuple)

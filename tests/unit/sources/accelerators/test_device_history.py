@@ -1,4 +1,4 @@
-"""What is remembered of a device outlives its driver and its reader."""
+"""The history of a device is kept when its driver is reloaded or its reader is replaced."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ GPU = Identity("gpu", 0, "uuid-0", "model", "bus", "1.0")
 
 @pytest.fixture
 def history() -> DeviceHistory:
-    """A device that was not read yet."""
+    """The history of a device that has not been read yet."""
     return DeviceHistory(GPU)
 
 
 def row(**values: object) -> list[object]:
-    """Return a row with these values."""
+    """Return an otherwise empty row with the given values."""
     numbers = list(EMPTY_ROW)
     for name, value in values.items():
         numbers[SLOT[name]] = value
@@ -28,13 +28,13 @@ def row(**values: object) -> list[object]:
 
 
 def enter(history: DeviceHistory, **values: object) -> Measurements:
-    """Enter such a row, and give what the history says then."""
+    """Record a row with the given values, and return the resulting measurements."""
     history.enter(row(**values), None, [], 1000.0)
     return history.read().measurements
 
 
 def test_a_row_is_in_the_order_of_the_fields():
-    """A row becomes measurements by position, with the same value for what is not reported."""
+    """The columns of a row and their defaults match the fields of `Measurements`."""
     fields = dataclasses.fields(Measurements)
     assert tuple(field.name for field in fields) == ROW_FIELDS
     assert tuple(field.default for field in fields) == EMPTY_ROW
@@ -44,7 +44,7 @@ def test_a_row_is_in_the_order_of_the_fields():
     ("state", "total"), [("no_driver", 150), ("lost", 150), ("resetting", 150), ("hung", 100)]
 )
 def test_counters_may_start_anew_while_a_device_is_away(history, state, total):
-    """One that only hung did not: a lower answer is believed when it is given twice."""
+    """A lower counter counts as a restart at once, or only when repeated if the device was hung."""
     enter(history, energy_joules_total=100)
     history.miss(state)
     assert enter(history, energy_joules_total=50).energy_joules_total == total
@@ -52,14 +52,14 @@ def test_counters_may_start_anew_while_a_device_is_away(history, state, total):
 
 
 def test_gauges_are_as_they_are(history):
-    """They may fall."""
+    """A gauge is exported as it was read, even if its value fell."""
     enter(history, power_watts=300.0, recovery_action=1)
     after = enter(history, power_watts=100.0, recovery_action=0)
     assert (after.power_watts, after.recovery_action) == (100.0, 0)
 
 
 def test_busy_time_adds_up_and_says_from_where_to_go_on(history):
-    """A device without a sample buffer has none."""
+    """Busy time accumulates from the newest counted sample, and is None without a sample buffer."""
     assert enter(history).busy_seconds_total is None
     history.enter(row(), (500, 0.0, 0.0), [], 1.0)
     history.enter(row(), (900, 1.5, 0.25), [], 2.0)
@@ -71,7 +71,10 @@ def test_busy_time_adds_up_and_says_from_where_to_go_on(history):
 
 
 def test_a_device_that_is_missed_says_nothing_but_its_state(history):
-    """When it was last seen stays; without a driver, its samples start again."""
+    """A device that was not read keeps its state and the time of the last successful reading.
+
+    If the driver is gone, the device's sample buffer is read from the beginning.
+"""
     history.enter(row(power_watts=1.0), (500, 1.0, 0.0), [(1, 10)], 1000.0)
     history.miss("hung")
     reading = history.read()
@@ -85,7 +88,7 @@ def test_a_device_that_is_missed_says_nothing_but_its_state(history):
 
 
 def test_the_most_links_ever_up_are_expected(history):
-    """One that falls is missed."""
+    """The expected number of links is the highest number of links that were ever active."""
     assert enter(history, links_active=12).links_expected == 12
     assert enter(history, links_active=18).links_expected == 18
     assert enter(history, links_active=17).links_expected == 18
@@ -93,7 +96,10 @@ def test_the_most_links_ever_up_are_expected(history):
 
 
 def test_processes_are_bounded_and_those_left_out_counted(history):
-    """One of which the driver does not say what it holds is a process as well."""
+    """At most eight processes are listed and the omitted processes are counted.
+
+    A process whose memory use is unknown is listed as well.
+"""
     holders = [(pid, 100 - pid, 0.5) for pid in range(11)] + [(99, None, None)]
     history.enter(row(), None, holders, 1.0)
     assert [holder.pid for holder in history.read().processes] == [0, 1, 2, 3, 4, 5, 6, 7]

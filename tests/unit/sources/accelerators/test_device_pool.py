@@ -1,4 +1,4 @@
-"""DevicePool of reading: what one device does costs the others nothing."""
+"""All devices of a driver are read in parallel, and a failing device does not affect the others."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from trainvitals.sources.accelerators.row import DeviceError, DriverGoneError
 
 @pytest.fixture
 def freed() -> Iterator[threading.Event]:
-    """An event that frees what hangs, at the end of the test at the latest."""
+    """An event that releases the hanging calls, at the latest at the end of the test."""
     event = threading.Event()
     yield event
     event.set()
 
 
 def read(rounds: DevicePool, patience: float = 60.0) -> tuple[list[str], dict[str, str], float]:
-    """Return the UUIDs that were read, the states of the others, and how long it took."""
+    """Return the UUIDs of the devices read, the other devices' states, and the duration."""
     begin = time.monotonic()
     rows, states, _, _ = rounds.read(patience, {})
     return [row[0] for row in rows], dict(states), time.monotonic() - begin
 
 
 def test_every_device_is_read_from_where_it_was_left():
-    """Each gets its own newest sample, and None the first time."""
+    """Each device receives the timestamp of its newest sample, or None for its first reading."""
     rounds = DevicePool(ScriptedSession(ScriptedDevice(0), ScriptedDevice(1)))
     rows, states, is_current, troubles = rounds.read(5.0, {"uuid-1": 41})
     assert [(uuid, busy) for uuid, _, busy, _ in rows] == [
@@ -42,18 +42,18 @@ def test_every_device_is_read_from_where_it_was_left():
 
 
 def test_a_driver_without_devices_is_read_too():
-    """The reading is empty and current."""
+    """The reading of a driver without devices is empty and current."""
     assert DevicePool(ScriptedSession()).read(1.0, {}) == ([], [], True, [])
 
 
 def test_a_device_that_says_its_state_costs_only_itself():
-    """Lost is lost, the other is read."""
+    """A device that reports itself lost is listed as lost, and the other device is read."""
     devices = ScriptedDevice(0, fail(DeviceError("lost"))), ScriptedDevice(1)
     assert read(DevicePool(ScriptedSession(*devices)))[:2] == (["uuid-1"], {"uuid-0": "lost"})
 
 
 def test_a_bug_with_one_device_costs_only_that_device():
-    """The trouble names the device and what was raised."""
+    """An unexpected exception is reported with the device's UUID, and the other device is read."""
     devices = ScriptedDevice(0, fail(ValueError("bad number"))), ScriptedDevice(1)
     rows, states, _, troubles = DevicePool(ScriptedSession(*devices)).read(5.0, {})
     assert [row[0] for row in rows] == ["uuid-1"]
@@ -74,7 +74,7 @@ GONE = DriverGoneError("unloaded")
     ],
 )
 def test_a_driver_that_is_gone_ends_the_round(devices, count):
-    """No device can be read then, or they cannot be counted."""
+    """The reading fails if no device can be read, or if the devices cannot be counted."""
     session = ScriptedSession(*(ScriptedDevice(n, act) for n, act in enumerate(devices)))
     session._count = count
     with pytest.raises(DriverGoneError, match="unloaded"):
@@ -82,7 +82,7 @@ def test_a_driver_that_is_gone_ends_the_round(devices, count):
 
 
 def test_a_driver_that_goes_in_the_middle_of_a_round_ends_it():
-    """It was counted before, and one device was read."""
+    """The reading fails if the driver goes away after one device was read successfully."""
     counts = iter([lambda: True, fail(GONE)])
     devices = ScriptedDevice(0, fail(GONE)), ScriptedDevice(1)
     session = ScriptedSession(*devices, count=lambda: next(counts)() or True)
@@ -91,7 +91,7 @@ def test_a_driver_that_goes_in_the_middle_of_a_round_ends_it():
 
 
 def test_one_device_that_says_that_the_driver_is_gone_costs_only_itself():
-    """The driver counts its devices, and the others are read."""
+    """A device that reports a missing driver is skipped if the driver still counts its devices."""
     devices = ScriptedDevice(0, fail(GONE)), ScriptedDevice(1)
     rows, states, is_current, troubles = DevicePool(ScriptedSession(*devices)).read(5.0, {})
     assert [row[0] for row in rows] == ["uuid-1"]
@@ -100,7 +100,7 @@ def test_one_device_that_says_that_the_driver_is_gone_costs_only_itself():
 
 
 def test_a_bug_with_the_count_costs_no_device():
-    """The driver is taken for current, and the trouble is returned."""
+    """If counting the devices raises an exception, the driver counts as current."""
     session = ScriptedSession(ScriptedDevice(0), count=fail(ValueError("no number")))
     rows, states, is_current, troubles = DevicePool(session).read(5.0, {})
     assert ([row[0] for row in rows], states, is_current) == (["uuid-0"], [], True)
@@ -109,7 +109,7 @@ def test_a_bug_with_the_count_costs_no_device():
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_a_device_that_hangs_costs_a_quarter_second_once_and_then_nothing(freed):
-    """Once it is known how quick devices are; the hung one is not asked again meanwhile."""
+    """A hung device delays one reading by about 0.25 s and is not read again until it responds."""
     calls = []
     hangs = threading.Event()
 
@@ -136,7 +136,7 @@ def test_a_device_that_hangs_costs_a_quarter_second_once_and_then_nothing(freed)
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_how_long_it_hung_does_not_make_the_next_hang_longer(freed):
-    """A reading that no scrape waited for says nothing about how quick the device is."""
+    """A reading that outlasts the deadline does not lengthen the wait for later readings."""
     hung = [False, True, False, True]
     waits = iter([0.0, 0.6, 0.0, 20.0])
 
@@ -152,7 +152,7 @@ def test_how_long_it_hung_does_not_make_the_next_hang_longer(freed):
 
 
 def test_a_device_that_became_slow_is_waited_for(freed):
-    """It is hung once, then it is known to take its time."""
+    """A device that became slow counts as hung once; later readings wait for it."""
     acts = iter([lambda: None, freed.wait, lambda: time.sleep(0.6)])
     rounds = DevicePool(ScriptedSession(ScriptedDevice(0, lambda: next(acts)() and None)))
     assert read(rounds)[1] == {}
@@ -163,7 +163,7 @@ def test_a_device_that_became_slow_is_waited_for(freed):
 
 
 def test_a_count_that_hangs_costs_no_device(freed):
-    """The driver is taken for current, and the trouble is returned."""
+    """If the call that counts the devices hangs, the driver counts as current."""
     rounds = DevicePool(ScriptedSession(ScriptedDevice(0), count=lambda: freed.wait() or True))
     rows, _, is_current, troubles = rounds.read(0.3, {})
     assert len(rows) == 1
@@ -172,7 +172,7 @@ def test_a_count_that_hangs_costs_no_device(freed):
 
 
 def test_a_driver_that_shows_other_devices_is_not_current():
-    """Only the driver's own answer counts."""
+    """A driver that lists other devices than at its opening is not current."""
     assert (
         DevicePool(ScriptedSession(ScriptedDevice(0), count=lambda: False)).read(1.0, {})[2]
         is False

@@ -1,4 +1,4 @@
-"""Every device of a driver keeps its account, whatever reader shows it and under which index."""
+"""Every device of a driver keeps its history under any reader and any index."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from trainvitals.sources.accelerators.row import EMPTY_ROW, MOST_DEVICES
 
 
 class ReaderOf(Reader):
-    """A reader that shows these devices.
+    """A reader that lists the given devices.
 
     Args:
-        open_: UUIDs of those it has open; each index is the place.
-        closed: Index and state of those that would not open.
-    """
+        open_: The UUIDs of the open devices, by device index.
+        closed: The states of the devices that could not be opened, by device index.
+"""
 
     opened = True
 
@@ -26,52 +26,52 @@ class ReaderOf(Reader):
         ]
 
     def wait_until_opened(self, until: float) -> None:
-        """It is."""
+        """Return at once, since this reader is always open."""
 
     def ask(self, patience: float, since: object) -> None:
-        """It does not read."""
+        """Do nothing, since this reader does not read."""
 
     def take_answer(self, until: float) -> None:
-        """It does not read."""
+        """Return no answer, since this reader does not read."""
 
     def take_xids(self) -> list[XidEvent]:
-        """It hears of none."""
+        """Return no Xid event."""
         return []
 
     def end(self) -> None:
-        """It holds nothing."""
+        """Do nothing, since this reader holds no resources."""
 
     def reap(self) -> bool:
-        """It holds nothing."""
+        """Return true, since this reader holds no resources."""
         return True
 
 
 def identity(index: int, uuid: str) -> Identity:
-    """Return a device."""
+    """Return the identity of a GPU."""
     return Identity("gpu", index, uuid, "model", "bus", "1.0")
 
 
 def answer(*uuids: str, states: list[tuple[str, State]] | None = None) -> Answer:
-    """Return an answer in which these were read."""
+    """Return an answer in which the given devices were read."""
     rows = [(uuid, list(EMPTY_ROW), (7, 1.0, 0.0), []) for uuid in uuids]
     return Answer(rows, states or [], is_current=True, troubles=[])
 
 
 def shown(devices: Devices) -> list[tuple[int, str, str]]:
-    """Return index, UUID and state of each."""
+    """Return the index, UUID and state of each device."""
     return [
         (reading.identity.index, reading.identity.uuid, reading.state) for reading in devices.read()
     ]
 
 
 def enter(devices: Devices, reader: Reader, *uuids: str, **states: State) -> None:
-    """Let a reader show its devices and read these."""
+    """Register a reader's devices and record a reading of the given devices."""
     devices.register(reader)
     devices.enter(answer(*uuids, states=list(states.items())), reader.unreadable)
 
 
 def test_devices_are_told_in_the_order_of_their_indices():
-    """Whatever the order they came in."""
+    """Devices are listed in the order of their indices, not in the order of an answer."""
     devices = Devices()
     enter(devices, ReaderOf({1: "b", 0: "a"}), "b", "a")
     assert shown(devices) == [(0, "a", "ok"), (1, "b", "ok")]
@@ -79,7 +79,7 @@ def test_devices_are_told_in_the_order_of_their_indices():
 
 
 def test_a_device_that_is_not_in_an_answer_is_lost():
-    """Unless the reader says what it is."""
+    """A device that is missing from an answer is lost, unless the answer reports another state."""
     devices = Devices()
     enter(devices, ReaderOf({0: "a", 1: "b", 2: "c"}), "a", b="hung")
     assert shown(devices) == [(0, "a", "ok"), (1, "b", "hung"), (2, "c", "lost")]
@@ -87,7 +87,7 @@ def test_a_device_that_is_not_in_an_answer_is_lost():
 
 
 def test_a_device_without_a_name_stands_for_the_one_that_had_its_index():
-    """A known device that is lost, hung or resetting does not become another."""
+    """A device without a UUID stands for the missing device that had the same index."""
     devices = Devices()
     enter(devices, ReaderOf({0: "a", 1: "b"}), "a", "b")
     reader = ReaderOf({0: "a"}, {1: "resetting"})
@@ -97,7 +97,7 @@ def test_a_device_without_a_name_stands_for_the_one_that_had_its_index():
 
 
 def test_a_device_without_a_name_is_shown_until_it_has_one():
-    """Its placeholder leaves when it says who it is."""
+    """The placeholder of a device without a UUID is removed when the UUID is read."""
     devices = Devices()
     reader = ReaderOf({0: "a"}, {1: "hung"})
     enter(devices, reader, "a")
@@ -110,7 +110,7 @@ def test_a_device_without_a_name_is_shown_until_it_has_one():
 
 
 def test_a_device_whose_index_moved_keeps_its_account():
-    """The one that left keeps its old index."""
+    """A device keeps its history under a new index, and a lost device keeps its old index."""
     devices = Devices()
     enter(devices, ReaderOf({0: "a", 1: "b", 2: "c"}), "a", "b", "c")
     devices.count([XidEvent("c", 13, 1.0)])
@@ -120,7 +120,7 @@ def test_a_device_whose_index_moved_keeps_its_account():
 
 
 def test_what_will_not_open_for_good_is_not_looked_for():
-    """A device that the driver refuses to show is no reason for fresh readers."""
+    """No new reader is needed for a device that the driver does not support."""
     devices = Devices()
     reader = ReaderOf({0: "a"}, {1: "unsupported"})
     enter(devices, reader, "a")
@@ -129,7 +129,7 @@ def test_what_will_not_open_for_good_is_not_looked_for():
 
 
 def test_a_hung_device_that_is_open_is_not_looked_for():
-    """It answers its own reader when it answers at all, and counts as readable."""
+    """A hung device counts as readable by the reader that has it open; no new reader is needed."""
     devices = Devices()
     reader = ReaderOf({0: "a", 1: "b", 2: "c"})
     enter(devices, reader, "a", b="hung")
@@ -139,7 +139,7 @@ def test_a_hung_device_that_is_open_is_not_looked_for():
 
 
 def test_sample_buffers_go_on_unless_the_driver_went():
-    """A reader that died has changed nothing in the driver."""
+    """Sample timestamps are kept if only the reader died, and reset if the driver was unloaded."""
     devices = Devices()
     enter(devices, ReaderOf({0: "a"}), "a")
     devices.miss_all("no_driver", keep_samples=True)
@@ -149,7 +149,7 @@ def test_sample_buffers_go_on_unless_the_driver_went():
 
 
 def test_errors_that_were_counted_already_are_left_out():
-    """And those of devices that nobody knows."""
+    """Xid errors of unknown devices, and of devices that were already counted, are ignored."""
     devices = Devices()
     enter(devices, ReaderOf({0: "a", 1: "b"}), "a", "b")
     events = [XidEvent("a", 13, 1.0), XidEvent("b", 31, 1.0), XidEvent("x", 79, 1.0)]
@@ -158,7 +158,7 @@ def test_errors_that_were_counted_already_are_left_out():
 
 
 def test_devices_are_bounded():
-    """A driver that invents UUIDs does not fill the memory."""
+    """At most 64 devices are kept, so a driver that invents UUIDs cannot fill the memory."""
     devices = Devices()
     for number in range(MOST_DEVICES + 10):
         devices.register(ReaderOf({0: f"uuid-{number}"}))

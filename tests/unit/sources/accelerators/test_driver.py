@@ -1,4 +1,4 @@
-"""A driver is taken up again after any trouble, and readers are never started without end."""
+"""A driver is reopened after any failure, and the number of readers is limited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Start = Callable[..., Driver]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start drivers with the opener of that name; they end with the test."""
+    """A function that starts a driver with the named opener; the test's end closes the driver."""
     drivers = []
 
     def start(opener: str, *, is_installed=lambda: True, is_isolated: bool = False) -> Driver:
@@ -44,18 +44,18 @@ def start() -> Iterator[Start]:
 
 
 def read(driver: Driver, seconds: float = 5.0) -> list[str]:
-    """Read; give the state of each device."""
+    """Read the driver once and return the state of each device."""
     return [reading.state for reading in driver.read(time.monotonic() + seconds)]
 
 
 def read_until(driver: Driver, wanted: list[str]) -> None:
-    """Read until the states are these."""
+    """Read the driver until the devices have the wanted states."""
     wait_until(lambda: read(driver) == wanted, describe=lambda: driver.complaint)
 
 
 @pytest.mark.parametrize("is_isolated", [False, True])
 def test_two_devices_are_read(start, is_isolated):
-    """A thread costs no process, one that is isolated has one."""
+    """Two devices are read by a thread without a child process, or by one isolated process."""
     driver = start("open_two", is_isolated=is_isolated)
     assert read(driver) == ["ok", "ok"]
     assert driver.complaint is None
@@ -66,7 +66,7 @@ def test_two_devices_are_read(start, is_isolated):
 
 @pytest.mark.parametrize("is_isolated", [False, True])
 def test_a_driver_that_was_let_go_is_taken_up_by_itself(start, is_isolated):
-    """After the time is over; a process reads it from then on."""
+    """A released driver is read again after the given time, then always in a child process."""
     driver = start("open_two", is_isolated=is_isolated)
     read(driver)
     driver.release(0.6)
@@ -79,7 +79,7 @@ def test_a_driver_that_was_let_go_is_taken_up_by_itself(start, is_isolated):
 
 
 def test_telling_it_twice_takes_it_up_again(start):
-    """Three times is as good as once."""
+    """A second release reopens the driver; three releases have the effect of one."""
     driver = start("open_two")
     read(driver)
     driver.release()
@@ -92,7 +92,7 @@ def test_telling_it_twice_takes_it_up_again(start):
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_letting_go_does_not_wait_for_a_reading(start, monkeypatch):
-    """It is done when the reading ends, whatever thread it is told on."""
+    """`release` returns at once during a reading, and takes effect when the reading ends."""
     reading, freed = threading.Event(), threading.Event()
 
     def act() -> None:
@@ -115,7 +115,7 @@ def test_letting_go_does_not_wait_for_a_reading(start, monkeypatch):
 
 
 def test_nothing_is_complained_about_where_there_is_no_driver(start):
-    """Not even when it is told to let go."""
+    """An absent driver causes no complaint, even if it is released."""
     for opener, is_installed in (("open_two", lambda: False), ("open_absent", lambda: True)):
         driver = start(opener, is_installed=is_installed)
         assert read(driver) == []
@@ -126,7 +126,7 @@ def test_nothing_is_complained_about_where_there_is_no_driver(start):
 
 
 def test_a_library_that_is_installed_later_is_found(start, monkeypatch):
-    """It is looked for once a minute only, which is shorter here."""
+    """A missing library is searched for again only after the retry interval."""
     looks = []
     driver = start("open_two", is_installed=lambda: looks.append(1) or len(looks) > 2)
     for _ in range(5):
@@ -142,7 +142,7 @@ def test_a_library_that_is_installed_later_is_found(start, monkeypatch):
 
 @pytest.mark.parametrize("is_isolated", [False, True])
 def test_a_driver_that_refuses_is_asked_again_after_seconds(start, monkeypatch, is_isolated):
-    """Not in every scrape, and with its own words."""
+    """A driver that refuses to open is reported with its message, and not reopened each scrape."""
     starts = []
     begin = Driver._start_reader
     monkeypatch.setattr(Driver, "_start_reader", lambda self: starts.append(1) or begin(self))
@@ -154,7 +154,10 @@ def test_a_driver_that_refuses_is_asked_again_after_seconds(start, monkeypatch, 
 
 
 def test_a_thread_that_hangs_in_opening_is_replaced_by_a_process(start, monkeypatch):
-    """After a minute, which is shorter here; the thread is left alone."""
+    """A reader thread that hangs while it opens the driver is replaced by a process.
+
+    The timeout of one minute is shortened for the test.
+"""
     monkeypatch.setattr(driver_module, "_OPENING_SECONDS", 0.1)
     monkeypatch.setattr(driver_module, "_HANGS_SECONDS", 0.3)
     driver = start("open_two_unless_on_a_thread")
@@ -166,7 +169,7 @@ def test_a_thread_that_hangs_in_opening_is_replaced_by_a_process(start, monkeypa
 
 
 def test_a_process_that_does_not_answer_is_replaced(start, monkeypatch):
-    """After a minute, which is shorter here."""
+    """A reader process that does not answer is replaced after the timeout, shortened here."""
     monkeypatch.setattr(driver_module, "_RETRY_SECONDS", 0.1)
     driver = start("open_two", is_isolated=True)
     assert read(driver) == ["ok", "ok"]
@@ -182,7 +185,7 @@ def test_a_process_that_does_not_answer_is_replaced(start, monkeypatch):
 
 
 def test_a_driver_that_goes_is_taken_up_by_a_process_at_once(start, monkeypatch):
-    """Also in the very scrape that found out."""
+    """If the driver is unloaded during a scrape, a new process reads it in the same scrape."""
     is_gone = threading.Event()
 
     def act() -> bool:
@@ -203,7 +206,7 @@ def test_a_driver_that_goes_is_taken_up_by_a_process_at_once(start, monkeypatch)
 
 
 def test_without_descriptors_no_reader_is_started_and_later_one_is(start):
-    """It is said, and no error reaches the exporter."""
+    """A lack of file descriptors is reported as a complaint, and the reader starts once it ends."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -219,7 +222,7 @@ def test_without_descriptors_no_reader_is_started_and_later_one_is(start):
 
 
 def test_a_bug_with_one_device_is_complained_about(start, monkeypatch):
-    """The other is read."""
+    """An exception from one device is reported with its UUID, and the other device is read."""
     devices = ScriptedDevice(0, fail(KeyError("x"))), ScriptedDevice(1)
     monkeypatch.setattr(scripted, "open_two", lambda: ScriptedSession(*devices))
     driver = start("open_two")
@@ -228,7 +231,7 @@ def test_a_bug_with_one_device_is_complained_about(start, monkeypatch):
 
 
 def test_a_closed_driver_starts_nothing_any_more(start):
-    """Even when it is read once more."""
+    """A closed driver starts no reader process, even if it is read again."""
     driver = start("open_two", is_isolated=True)
     assert read(driver) == ["ok", "ok"]
     driver.close()

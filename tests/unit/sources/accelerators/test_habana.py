@@ -1,4 +1,4 @@
-"""The HLML reader in its real child process, with the real binding, on the fake library."""
+"""The HLML reader runs in a real child process with the real binding and a fake library."""
 
 import sys
 import time
@@ -26,14 +26,14 @@ Start = Callable[..., ReaderProcess]
 
 @pytest.fixture
 def machine(tmp_path) -> Iterator[FakeMachine]:
-    """Two Gaudi cards and no GPU."""
+    """A machine with two Gaudi cards and no GPU."""
     with FakeMachine(tmp_path, gpus=0, hpus=2) as machine:
         yield machine
 
 
 @pytest.fixture
 def start(machine) -> Iterator[Start]:
-    """Start reader processes and wait until each has opened the driver or failed to."""
+    """A function that starts a reader process and waits until it has tried to open the driver."""
     with ExitStack() as stack:
 
         def start(environ: Mapping[str, str] | None = None) -> ReaderProcess:
@@ -47,7 +47,7 @@ def start(machine) -> Iterator[Start]:
 
 
 def ask(reader: ReaderProcess, patience: float = 5.0) -> Answer:
-    """Read every card."""
+    """Return the reader's answer about all cards."""
     reader.ask(patience, {})
     answer = reader.take_answer(time.monotonic() + patience + 5)
     assert answer is not None, reader.gone
@@ -55,20 +55,20 @@ def ask(reader: ReaderProcess, patience: float = 5.0) -> Answer:
 
 
 def read(reader: ReaderProcess, uuid: str = FIRST) -> dict[str, object]:
-    """Read every card and give one's values by their names."""
+    """Read all cards and return the values of one card by name."""
     rows = {row[0]: row[1] for row in ask(reader).rows}
     return dict(zip(ROW_FIELDS, rows[uuid], strict=True))
 
 
 def by_reason(values: object) -> dict[str, object]:
-    """Return the values that there are, by what they are of."""
+    """Return the known values by throttle reason."""
     assert isinstance(values, tuple)
     pairs = zip(THROTTLE_REASONS, values, strict=True)
     return {reason: value for reason, value in pairs if value is not None}
 
 
 def test_the_identity_of_a_card_is_what_hlml_says(start):
-    """Index, UUID, model, bus id, driver and firmware come as text."""
+    """The index, UUID, model, bus ID, driver and firmware of each card are read from HLML."""
     reader = start()
     assert [who.uuid for who in reader.identities] == [FIRST, SECOND]
     second = reader.identities[1]
@@ -130,13 +130,13 @@ def test_every_number_is_in_base_units(machine, start):
 
 
 def test_utilization_past_its_bound_is_full(machine, start):
-    """HLML may say more than 100 %."""
+    """A utilization above 100 % is limited to 1."""
     machine.hpu(0).utilization = 137
     assert read(start())["utilization_ratio"] == 1.0
 
 
 def test_what_a_card_does_not_report_is_none(machine, start):
-    """Each missing number is missing alone."""
+    """An unsupported value is None, and does not affect the other values."""
     card = machine.hpu(0)
     card.power_milliwatts = card.temperature = card.pcie_generation = card.energy_millijoules = None
     card.thermal_nanoseconds = None
@@ -151,7 +151,7 @@ def test_what_a_card_does_not_report_is_none(machine, start):
 
 
 def test_a_number_that_is_none_costs_itself(machine, start):
-    """All bits set mean "not available"; nothing is calculated from what cannot be."""
+    """A value with all bits set means "not available" and removes only its own metrics."""
     machine.stop_clock()
     whole = read(start())
     card = machine.hpu(0)
@@ -173,14 +173,14 @@ def test_a_number_that_is_none_costs_itself(machine, start):
 
 
 def test_the_default_limit_stands_in_for_the_limit(machine, start):
-    """Where the card does not say which power limit is in force."""
+    """The default power limit is used if the card does not report the enforced limit."""
     machine.hpu(0).power_limit_milliwatts = None
     machine.hpu(0).default_power_limit_milliwatts = 600_000
     assert read(start())["power_limit_watts"] == 600.0
 
 
 def test_what_is_not_supported_is_asked_for_once(machine, start):
-    """The HBM sensor costs milliseconds to be refused."""
+    """An unsupported sensor is queried only once, because each refused query takes milliseconds."""
     reader = start()
     for _ in range(3):
         ask(reader)
@@ -188,7 +188,7 @@ def test_what_is_not_supported_is_asked_for_once(machine, start):
 
 
 def test_slow_calls_are_never_made(machine, start):
-    """PCIe throughput and NIC statistics take 25 to 100 ms each."""
+    """PCIe throughput and NIC statistics are never queried, since each call takes 25 to 100 ms."""
     ask(start())
     assert machine.calls("hlml_device_get_pcie_throughput") == 0
     assert machine.calls("hlml_nic_get_statistics") == 0
@@ -196,11 +196,11 @@ def test_slow_calls_are_never_made(machine, start):
 
 
 def test_cards_are_read_one_after_the_other(machine, start):
-    """A second reader would only slow the first: two cards take twice as long as one."""
+    """Cards are read in turn, since parallel calls would only slow each other down."""
     machine.delay(2_000, kind="hpu")
     reader = start()
     ask(reader)
-    begin = time.monotonic()  # before the calls are counted: a busy machine may pause in between
+    begin = time.monotonic()  # before the call count restarts: a loaded machine may pause between the two
     machine.reset_calls()
     ask(reader)
     calls = sum(machine.calls_by_function().values())
@@ -208,7 +208,7 @@ def test_cards_are_read_one_after_the_other(machine, start):
 
 
 def test_a_hung_card_does_not_keep_the_other(machine, start):
-    """Though cards are read in turn; when it answers again it is whole."""
+    """A hung card does not delay the other card, and is read again when it responds."""
     reader = start()
     ask(reader)
     machine.hang("hlml_device_get_power_usage", 0)
@@ -222,7 +222,7 @@ def test_a_hung_card_does_not_keep_the_other(machine, start):
 
 
 def test_a_lost_card_is_lost_alone(machine, start):
-    """AIP_IS_LOST is that card's state; opened again, it has no name."""
+    """The error `AIP_IS_LOST` marks one card as lost; when reopened, that card has no UUID."""
     reader = start()
     machine.lose(0, "hpu")
     answer = ask(reader)
@@ -233,14 +233,14 @@ def test_a_lost_card_is_lost_alone(machine, start):
 
 
 def test_a_card_in_reset_is_resetting(machine, start):
-    """Its operation status says so."""
+    """A card whose operation status is "in reset" is resetting."""
     reader = start()
     machine.hpu(1).operation_status = "in reset"
     assert ask(reader).states == [(SECOND, "resetting")]
 
 
 def test_a_card_that_tells_nothing_is_unsupported(machine, start):
-    """A row without a number is no reading."""
+    """A card for which every query fails is unsupported."""
     machine.fail("hlml*", 1, 49)
     reader = start()
     assert [(who.uuid, state) for who, state in reader.unreadable] == [("unknown-1", "unsupported")]
@@ -252,7 +252,7 @@ def test_a_card_that_tells_nothing_is_unsupported(machine, start):
 
 
 def test_a_card_without_a_uuid_is_named_by_its_address(machine, start):
-    """All else of it can be read."""
+    """A card whose UUID cannot be read is identified by its bus address, and is read."""
     machine.fail("hlml_device_get_uuid", 1, 3)
     reader = start()
     assert [who.uuid for who in reader.identities] == [FIRST, "0000:43:00.0"]
@@ -260,7 +260,7 @@ def test_a_card_without_a_uuid_is_named_by_its_address(machine, start):
 
 
 def test_one_card_that_says_that_the_driver_is_gone_costs_only_itself(machine, start):
-    """While the other answers, and the driver counts them."""
+    """A card that reports an uninitialized driver is skipped if the other card still answers."""
     machine.fail("hlml_device_get_uuid", 0, 1)
     reader = start()
     assert [who.uuid for who in reader.identities] == [SECOND]
@@ -273,7 +273,7 @@ def test_one_card_that_says_that_the_driver_is_gone_costs_only_itself(machine, s
 
 
 def test_a_count_that_fails_for_the_moment_says_nothing(machine, start):
-    """The cards are read all the same."""
+    """If counting the cards fails, the open cards are still read, but a new reader cannot open."""
     reader = start()
     machine.fail("hlml_device_get_count", None, 49)
     answer = ask(reader)
@@ -282,25 +282,25 @@ def test_a_count_that_fails_for_the_moment_says_nothing(machine, start):
 
 
 def test_a_hostile_name_is_text(machine, start):
-    """Bytes that are no UTF-8 are replaced."""
+    """Bytes of a card's name that are not valid UTF-8 are replaced."""
     machine.hpu(0).name = b"HL-\xff325L"
     assert start().identities[0].model == "HL-\ufffd325L"
 
 
 def test_a_driver_that_is_not_loaded_is_absent(machine, start):
-    """The library alone is nothing to report."""
+    """A machine with the library but without a loaded driver has no driver."""
     machine.unload_driver("hpu")
     assert start().absent == "driver not loaded"
 
 
 def test_a_driver_that_refuses_is_gone(machine, start):
-    """It is there, and something is wrong with it."""
+    """An unexpected error of `hlml_init` is reported as a failure, not as an absent driver."""
     machine.fail("hlml_init", None, 49)
     assert start().gone == "hlmlInit failed with code 49"
 
 
 def test_a_driver_that_is_unloaded_is_gone(machine, start):
-    """Whether it says uninitialized or not loaded."""
+    """An unloaded driver is recognized by either of the two HLML error codes."""
     for code, words in ((1, "HLML_ERROR_UNINITIALIZED"), (9, "HLML_ERROR_DRIVER_NOT_LOADED")):
         reader = start()
         ask(reader)
@@ -312,7 +312,7 @@ def test_a_driver_that_is_unloaded_is_gone(machine, start):
 
 
 def test_a_new_card_makes_the_reader_outdated(machine, start):
-    """As soon as the driver counts it."""
+    """A reader is outdated as soon as the driver counts a new card."""
     machine.see_added_at_once("hpu")
     reader = start()
     assert ask(reader).is_current
@@ -321,7 +321,7 @@ def test_a_new_card_makes_the_reader_outdated(machine, start):
 
 
 def test_the_library_is_found_through_the_loader(machine, start, tmp_path):
-    """Under its plain name, though the binding asks for the installed path alone."""
+    """The library is found through `LD_LIBRARY_PATH`, although the binding uses a fixed path."""
     path = library_path("habana")
     own, plain = b"/usr/lib/habanalabs/libhlml.so\0", b"libhlml.so\0"
     library = path.read_bytes()
@@ -334,24 +334,24 @@ def test_the_library_is_found_through_the_loader(machine, start, tmp_path):
 
 
 def test_the_library_is_found_at_its_installed_path(machine, start):
-    """Where the loader knows only that one."""
+    """The library is found at its installed path without `LD_LIBRARY_PATH`."""
     environ = {k: v for k, v in machine.environment().items() if k != "LD_LIBRARY_PATH"}
     assert [who.uuid for who in start(environ).identities] == [FIRST, SECOND]
 
 
 @pytest.fixture
 def without_binding(monkeypatch) -> None:
-    """Let children find no installed package."""
+    """Hide all installed packages from child processes."""
     monkeypatch.setattr(sys, "path", [p for p in sys.path if not p.endswith("-packages")])
 
 
 def test_without_the_binding_it_says_what_to_install(start, without_binding):
-    """The library is there, and there is no other way to read it."""
+    """Without the Python binding and hl-smi, the message names the package to install."""
     assert start().gone == ADVICE
 
 
 def test_the_forerunner_of_the_binding_is_not_used(start, without_binding, monkeypatch, tmp_path):
-    """The package pyhlml has the same name and too small buffers."""
+    """The old package pyhlml, whose buffers are too small, is not imported as the binding."""
     package = tmp_path / "old/pyhlml"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("def hlmlInit():\n    raise SystemExit(7)\n")
@@ -360,7 +360,7 @@ def test_the_forerunner_of_the_binding_is_not_used(start, without_binding, monke
 
 
 def test_without_the_binding_hl_smi_is_used(machine, start, without_binding):
-    """Its rows have less than HLML's, in the same units."""
+    """Without the Python binding, hl-smi is read, which reports fewer metrics in the same units."""
     path = f"{machine.hl_smi_directory()}:/usr/bin:/bin"
     reader = start({**machine.environment(), "PATH": path})
     machine.hpu(1).temperature = 71
@@ -370,7 +370,7 @@ def test_without_the_binding_hl_smi_is_used(machine, start, without_binding):
 
 
 def test_with_neither_library_nor_command_it_is_absent(start):
-    """Such a machine is quiet."""
+    """A machine without libhlml.so and hl-smi has no driver, which is not an error."""
     reader = start({"PATH": "/nowhere"})
     assert reader.absent == "neither libhlml.so nor hl-smi is installed"
 
@@ -380,16 +380,16 @@ def test_with_neither_library_nor_command_it_is_absent(start):
     [("2.5GT/s", 1), ("16.0 GT/s PCIe", 4), ("32.0GT/s", 5), ("Unknown", None), ("", None)],
 )
 def test_a_link_speed_is_a_generation(text, generation):
-    """Whether written as by the driver or as in sysfs."""
+    """A link speed is converted to a PCIe generation in the driver's and in the sysfs notation."""
     assert parse_link_speed(text) == generation
 
 
 @pytest.mark.parametrize(("text", "lanes"), [("x16", 16), ("8", 8), ("x0", None), ("wide", None)])
 def test_a_link_width_is_a_number_of_lanes(text, lanes):
-    """With the x or without."""
+    """A link width is parsed with or without the leading x."""
     assert parse_link_width(text) == lanes
 
 
 def test_what_the_library_prints_reaches_nobody(start):
-    """Nor what the binding prints when it cannot load the library."""
+    """The standard output of the reader process is discarded, since the library prints messages."""
     assert Path(f"/proc/{start().pid}/fd/1").resolve() == Path("/dev/null")

@@ -1,4 +1,4 @@
-"""What hl-smi prints, from rows as public samples show them to hostile ones, and how it is run."""
+"""The output of hl-smi is parsed, from published samples to garbage, and hl-smi is run safely."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ from trainvitals.sources.accelerators.row import (
     DriverGoneError,
 )
 
-# Python 3.12 advises against a fork beside other threads, which is well done here.
+# Python 3.12 warns about a fork in a process with several threads, which is safe here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 ALL_FIELDS = CORE_FIELDS + tuple(field for group in MORE_FIELDS for field in group)
@@ -49,7 +49,7 @@ CELLS = (LINE + ", 850, 1600, 1650, 5, 0, 4, x8, 5, x16").split(", ")
 @given(st.text(max_size=300))
 @example("PCIE.LINK.GEN.MAX")
 def test_any_output_opens_and_reads(text):
-    """A card is read, lost or unsupported; what is neither one nor a header is said."""
+    """Any output is parsed without an unexpected error, and unknown lines are reported."""
     session = HlSmiSession(lambda _: text, CORE_FIELDS, text)
     cards = len(session.devices) + len(session.unreadable)
     assert cards <= len(split_cells(text))
@@ -60,7 +60,7 @@ def test_any_output_opens_and_reads(text):
 
 
 class Screen:
-    """What a command would print, changed by a test, and the fields it knows."""
+    """A fake hl-smi that prints the given lines and knows only some fields."""
 
     def __init__(self, *lines: str, known: Sequence[str] = ALL_FIELDS) -> None:
         self.lines = list(lines)
@@ -68,7 +68,7 @@ class Screen:
         self.runs = 0
 
     def __call__(self, fields: Sequence[str]) -> str:
-        """Print the lines, or fail on a field that is not known."""
+        """Return the lines, or raise `HlSmiFailedError` for an unknown field."""
         self.runs += 1
         for field in fields:
             if field not in self.known:
@@ -77,12 +77,12 @@ class Screen:
 
 
 def second(line: str = LINE) -> str:
-    """Return a line of another card."""
+    """Return the given line changed to that of another card."""
     return line.replace("3, 01P4", "4, 02P4").replace(":61:", ":62:")
 
 
 def test_one_run_serves_one_reading_of_every_card():
-    """And the next reading is from the next run."""
+    """One run of hl-smi serves all cards, and the next reading uses a new run."""
     screen = Screen(LINE, second())
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
     for runs in (2, 3):
@@ -93,7 +93,7 @@ def test_one_run_serves_one_reading_of_every_card():
 
 
 def test_a_garbled_row_is_its_cards_trouble_alone():
-    """A cell is missing, or there is one more."""
+    """A row with a missing or an extra cell makes only its own card unsupported."""
     screen = Screen(LINE, second())
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
     first, other = session.devices
@@ -106,7 +106,7 @@ def test_a_garbled_row_is_its_cards_trouble_alone():
 
 
 def test_a_cell_that_is_not_understood_costs_itself_and_is_said():
-    """The card is read, and so is the other."""
+    """An unparsable cell is reported and removes only one metric of one card."""
     screen = Screen(LINE, second())
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
     pool = DevicePool(session)
@@ -125,7 +125,7 @@ def test_a_cell_that_is_not_understood_costs_itself_and_is_said():
 
 
 def test_a_card_without_its_row_is_lost():
-    """And the reader is outdated, as for a new one."""
+    """A card whose row disappeared is lost, and the reader is outdated."""
     screen = Screen(LINE, second())
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
     assert session.is_current()
@@ -140,7 +140,7 @@ def test_a_card_without_its_row_is_lost():
 
 
 def test_the_first_card_of_a_machine_is_noticed():
-    """Though there is none to be read."""
+    """A reader without cards is outdated when the first card appears."""
     screen = Screen()
     session = HlSmiSession(screen, CORE_FIELDS, "")
     assert session.is_current()
@@ -152,7 +152,7 @@ def test_the_first_card_of_a_machine_is_noticed():
 
 
 def test_a_row_of_nothing_known_is_a_lost_card():
-    """Open or not yet."""
+    """A row with only an index and an address is a lost card, before and after the opening."""
     gone = "3, N/A, N/A, 0000:61:00.0, N/A, N/A, N/A, N/A, N/A, N/A, N/A"
     screen = Screen(LINE)
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
@@ -164,7 +164,7 @@ def test_a_row_of_nothing_known_is_a_lost_card():
 
 
 def test_a_card_that_tells_nothing_but_its_name_is_unsupported():
-    """A row without a number is no reading."""
+    """A card whose row contains an identity but no number is unsupported."""
     screen = Screen(LINE)
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
     screen.lines[0] = f"3, {UUID}, HL-325L, 0000:61:00.0, 1.22.1, N/A, N/A, N/A, N/A, N/A, N/A"
@@ -173,7 +173,7 @@ def test_a_card_that_tells_nothing_but_its_name_is_unsupported():
 
 
 def test_a_failing_command_is_a_driver_that_is_gone():
-    """Once it was open."""
+    """A failure of hl-smi after the opening means that the driver is gone."""
     screen = Screen(LINE)
     session = HlSmiSession(screen, CORE_FIELDS, screen(CORE_FIELDS))
     screen.known = ()
@@ -182,12 +182,12 @@ def test_a_failing_command_is_a_driver_that_is_gone():
 
 
 class Version:
-    """A version of the command that prints the fields it knows.
+    """A fake version of hl-smi that knows only some fields.
 
     Args:
-        unknown: Those that it does not.
-        fails: Whether it fails on them; else it leaves out their cells.
-    """
+        unknown: The fields that this version does not know.
+        fails: Whether an unknown field is an error; otherwise its cell is omitted.
+"""
 
     def __init__(self, *unknown: str, fails: bool = True) -> None:
         self._known = {
@@ -199,7 +199,7 @@ class Version:
         self.runs = 0
 
     def __call__(self, fields: Sequence[str]) -> str:
-        """Print a card."""
+        """Return the row of one card, or raise `HlSmiFailedError`."""
         self.runs += 1
         if self._fails and not set(fields) <= set(self._known):
             raise HlSmiFailedError("unknown query")
@@ -208,7 +208,7 @@ class Version:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_older_versions_are_asked_for_what_they_know(fails):
-    """Each group of fields is tried; nothing else is lost, and no cell is taken for another."""
+    """A group with a field that hl-smi does not know is omitted, and all other groups are read."""
     older = Version("power.max", "pcie.link.gen.max", fails=fails)
     fields, text = choose_fields(older)
     assert fields == CORE_FIELDS + MORE_FIELDS[1] + MORE_FIELDS[2] + MORE_FIELDS[3]
@@ -223,7 +223,7 @@ def test_older_versions_are_asked_for_what_they_know(fails):
 
 
 def write_command(folder: Path, script: str) -> str:
-    """Make an hl-smi of a few lines of shell."""
+    """Write a shell script as hl-smi and return its path."""
     command = folder / "hl-smi"
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o755)
@@ -231,20 +231,20 @@ def write_command(folder: Path, script: str) -> str:
 
 
 def test_the_command_is_run_without_header_and_units(tmp_path):
-    """With the fields separated by commas."""
+    """The command requests comma-separated fields without a header and units."""
     command = write_command(tmp_path, 'echo "$@"')
     assert run_hl_smi(command, ("index", "uuid")) == "-Q index,uuid -f csv,noheader,nounits\n"
 
 
 def test_what_a_failing_command_says_is_kept(tmp_path):
-    """Its first line, from whichever stream."""
+    """The error message of a failing command is the first line of either output stream."""
     for script in ("echo no such query >&2; exit 1", "echo no such query; echo more; exit 1"):
         with pytest.raises(HlSmiFailedError, match=r"^no such query$"):
             run_hl_smi(write_command(tmp_path, script), CORE_FIELDS)
 
 
 def test_a_command_that_does_not_end_is_killed(tmp_path):
-    """With all that it started."""
+    """A command that exceeds the timeout is killed together with its child processes."""
     command = write_command(tmp_path, f"sleep 71.25 & echo $! > {tmp_path}/pid; wait")
     with pytest.raises(DeviceError, match="hung"):
         run_hl_smi(command, CORE_FIELDS, timeout_seconds=0.3)
@@ -253,7 +253,7 @@ def test_a_command_that_does_not_end_is_killed(tmp_path):
 
 
 def is_running(pid: int) -> bool:
-    """Return whether there is such a process that has not ended."""
+    """Return whether the process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -261,13 +261,13 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_command_that_cannot_be_run_is_a_driver_that_is_gone(tmp_path):
-    """As while the driver's packages are replaced."""
+    """A missing command means that the driver is gone, e.g. during a package update."""
     with pytest.raises(DriverGoneError, match="No such file"):
         run_hl_smi(f"{tmp_path}/hl-smi", CORE_FIELDS)
 
 
 def test_the_command_is_found_on_the_path(tmp_path, monkeypatch):
-    """Where it can be run."""
+    """hl-smi is found in the first directory of `PATH` in which it is executable."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a/hl-smi").write_text("")
     (tmp_path / "b").mkdir()
@@ -279,13 +279,13 @@ def test_the_command_is_found_on_the_path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def machine(tmp_path) -> Iterator[FakeMachine]:
-    """Two Gaudi cards, of which only hl-smi tells."""
+    """A machine with two Gaudi cards that are read through hl-smi."""
     with FakeMachine(tmp_path, gpus=0, hpus=2) as machine:
         yield machine
 
 
 def test_a_driver_that_is_not_loaded_is_absent(machine):
-    """The command alone is nothing to report; another error is."""
+    """A driver that is not loaded is absent, and any other error of hl-smi is a failure."""
     command = f"{machine.hl_smi_directory()}/hl-smi"
     machine.unload_driver("hpu")
     with pytest.raises(DriverAbsentError, match="driver is not loaded"):
@@ -301,7 +301,7 @@ STRANGE = "hl-smi printed what is not understood (19 x no card: '+-----"
 
 @pytest.mark.parametrize("prints", [HEADER, UNITS, REMARK, HEADER + UNITS + REMARK])
 def test_a_card_is_a_card_whatever_is_printed_around_it(machine, prints):
-    """A header in spite of noheader, units in spite of nounits, and remarks are none."""
+    """Headers, units and remarks in the output neither hide cards nor count as cards."""
     machine.scenario.habana.hl_smi_prints = prints
     pool = DevicePool(open_hl_smi(f"{machine.hl_smi_directory()}/hl-smi"))
     rows, states, is_current, troubles = pool.read(5.0, {})
@@ -314,7 +314,7 @@ def test_a_card_is_a_card_whatever_is_printed_around_it(machine, prints):
 
 @pytest.mark.parametrize("before", [0, TABLE])
 def test_a_table_for_people_is_no_card_and_is_said(machine, before):
-    """Whether the command prints it from the start or after an update."""
+    """The human-readable table of hl-smi contains no cards and is reported as not understood."""
     machine.scenario.habana.hl_smi_prints = before
     session = open_hl_smi(f"{machine.hl_smi_directory()}/hl-smi")
     cards = 0 if before else 2
@@ -322,7 +322,7 @@ def test_a_table_for_people_is_no_card_and_is_said(machine, before):
     machine.scenario.habana.hl_smi_prints = TABLE
     pool = DevicePool(session)
     rows, states, is_current, (trouble,) = pool.read(5.0, {})
-    # What is not understood is no sign that the cards are gone, and no reason to look again.
+    # Output that cannot be parsed does not mean that cards are gone, so the reader is current.
     assert (rows, is_current) == ([], True)
     assert [state for _, state in states] == ["unsupported"] * cards
     assert trouble.startswith(STRANGE)
@@ -333,7 +333,7 @@ def test_a_table_for_people_is_no_card_and_is_said(machine, before):
 
 
 def test_a_lost_card_beside_a_header_is_one(machine):
-    """Its line has nothing but its index and address."""
+    """A line with only an index and an address is a lost card, even if a header is printed."""
     machine.scenario.habana.hl_smi_prints = HEADER
     machine.lose(1, "hpu")
     session = open_hl_smi(f"{machine.hl_smi_directory()}/hl-smi")
@@ -343,7 +343,7 @@ def test_a_lost_card_beside_a_header_is_one(machine):
 
 
 def test_there_is_never_a_second_run_beside_one(machine, tmp_path):
-    """Readings of several cards at once wait for the same run."""
+    """Concurrent readings of several cards share one run of hl-smi."""
     session = open_hl_smi(f"{machine.hl_smi_directory()}/hl-smi")
     machine.reset_calls()
     machine.hang("hl-smi", milliseconds=200)
@@ -362,7 +362,7 @@ def test_there_is_never_a_second_run_beside_one(machine, tmp_path):
 
 
 def test_the_command_dies_with_its_reader(tmp_path):
-    """A killed exporter leaves no hung command behind."""
+    """A hung hl-smi is killed when its reader process is killed."""
     command = write_command(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 72.5")
     program = (
         "from trainvitals.sources.accelerators.hl_smi import run_hl_smi;"

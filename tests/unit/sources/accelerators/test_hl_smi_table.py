@@ -1,4 +1,4 @@
-"""What hl-smi prints, from rows as public samples show them to hostile ones."""
+"""The output of hl-smi is parsed, from published samples to garbage."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ WHOLE = {
 def read(
     text: str, fields: Sequence[str] = CORE_FIELDS
 ) -> tuple[list[tuple[int, str | None]], list[dict[str, object]], list[str]]:
-    """Return index and UUID of each card, their readings, and what was not understood of these."""
+    """Return the index and UUID of each card, the cards' readings, and the unparsable cells."""
     cards = Table(fields, text).cards
     rows = [parse_row(card.named) for card in cards]
     troubles = [trouble for _, found in rows for trouble in found]
@@ -46,7 +46,7 @@ def read(
 
 
 def test_a_row_is_read_in_the_documented_units():
-    """MiB are bytes, percent a ratio, megahertz hertz; throttling and energy are not asked for."""
+    """All fields of a row are converted from their documented units to base units."""
     more = {
         "power_limit_watts": 850,
         "clock_core_hertz": 1_600_000_000,
@@ -62,13 +62,13 @@ def test_a_row_is_read_in_the_documented_units():
 
 
 def test_a_cell_may_repeat_its_documented_unit():
-    """Some versions print it in spite of nounits."""
+    """A cell is read even if it contains its unit, as some versions print despite nounits."""
     line = LINE.replace("131072", "131072 MiB").replace("86", "86 C").replace("63", "63 %")
     assert read(line)[1:] == ([WHOLE], [])
 
 
 def test_utilization_past_its_bound_is_full():
-    """The driver may say more than 100 %."""
+    """A utilization above 100 % is limited to 1."""
     assert read(LINE.replace(" 63,", " 137,"))[1] == [WHOLE | {"utilization_ratio": 1.0}]
 
 
@@ -85,7 +85,7 @@ def test_utilization_past_its_bound_is_full():
     ],
 )
 def test_a_cell_that_is_no_number_in_its_unit_costs_itself(old, new, trouble):
-    """What is not known is no trouble; all else is said."""
+    """A cell that is no number in its unit loses its metric and is reported, unless it is N/A."""
     lost = {" 86,": "temperature_core_celsius", "226": "power_watts", "672": "memory_used_bytes"}
     field = {" 86,": "temperature.aip", "226": "power.draw", "672": "memory.used"}[old]
     expected = {name: value for name, value in WHOLE.items() if name != lost[old]}
@@ -95,20 +95,20 @@ def test_a_cell_that_is_no_number_in_its_unit_costs_itself(old, new, trouble):
 
 
 def test_memory_in_another_unit_is_not_known():
-    """None of it: what is too large for MiB is bytes, and so is what is not too large."""
+    """All memory metrics are unknown if the total memory is too large to be in MiB."""
     _, rows, troubles = read(LINE.replace("131072", "137438953472"))
     assert rows == [{name: value for name, value in WHOLE.items() if "memory" not in name}]
     assert troubles == ["memory.total is not in MiB: 137438953472"]
 
 
 def test_a_field_without_public_samples_may_look_like_anything():
-    """It is not known then, and the card is read."""
+    """Unparsable cells in the optional fields do not prevent the reading of the core fields."""
     line = LINE + ", max, fast, [Not Supported], five, zero, Gen4, wide, Gen5, x"
     assert read(line, ALL_FIELDS)[1:] == ([WHOLE], [])
 
 
 def test_an_empty_row_is_what_nothing_known_gives():
-    """All cells but names."""
+    """A card without any numeric cell has an empty row."""
     assert parse_row({"index": "0", "uuid": UUID}) == (list(EMPTY_ROW), [])
 
 
@@ -124,7 +124,7 @@ def test_an_empty_row_is_what_nothing_known_gives():
     ],
 )
 def test_a_header_is_no_card(header):
-    """With units or without, wherever it is."""
+    """A header, with or without units and on any line, is not a card."""
     other = LINE.replace("3, 01P4", "4, 02P4")
     table = Table(CORE_FIELDS, f"{header}\n{LINE}\n{header}\n\n{other}\n")
     assert [card.index for card in table.cards] == [3, 4]
@@ -133,13 +133,13 @@ def test_a_header_is_no_card(header):
 
 
 def test_a_header_says_which_columns_there_are():
-    """In another order, or other ones than were asked for."""
+    """The header determines the columns, even if other columns were requested."""
     text = "name, uuid, power.draw [W], index, module_id\nHL-325L, " + UUID + ", 226, 3, 9\n"
     assert read(text) == ([(3, UUID)], [{"power_watts": 226}], [])
 
 
 def test_a_column_in_another_unit_is_not_known():
-    """It is said, and the other columns are read."""
+    """A column with an unexpected unit is reported, and the other columns are read."""
     header = HEADER.replace("power.draw", "power.draw [mW]")
     table = Table(CORE_FIELDS, f"{header}\n{LINE}")
     assert table.strange_columns == ["power.draw [mW]"]
@@ -147,7 +147,7 @@ def test_a_column_in_another_unit_is_not_known():
 
 
 def test_a_row_of_another_length_is_a_card_only_by_its_address():
-    """Its cells are of nobody knows which fields."""
+    """A row with the wrong number of cells is a card only if it contains a bus address."""
     for garbled in (LINE.replace(", 226", ""), LINE.replace("226", "226, 7")):
         table = Table(CORE_FIELDS, garbled)
         assert not table.fits
@@ -159,7 +159,7 @@ def test_a_row_of_another_length_is_a_card_only_by_its_address():
 
 
 def test_a_lost_card_is_one():
-    """By its address or its index, with nothing else in its row."""
+    """A row of N/A cells is a lost card if it contains an index."""
     for row in ("3, N/A, N/A, 0000:61:00.0" + ", N/A" * 7, "3" + ", N/A" * 10):
         (card,) = Table(CORE_FIELDS, row).cards
         assert (card.index, card.uuid) == (3, None)
@@ -179,7 +179,7 @@ def test_a_lost_card_is_one():
     ],
 )
 def test_any_other_line_is_no_card(line):
-    """It is kept, to be said."""
+    """A line that is neither a card nor a header is kept to be reported."""
     table = Table(CORE_FIELDS, f"{line}\n{LINE}")
     assert [card.uuid for card in table.cards] == [UUID]
     assert len(table.strange_lines) == 1
@@ -190,7 +190,7 @@ def test_any_other_line_is_no_card(line):
 
 @given(st.integers(0, 10**19), st.sampled_from(["", " ", "MiB", " MiB"]))
 def test_a_whole_number_is_read_exactly(number, unit):
-    """With the unit or without."""
+    """An integer is read exactly, with or without its unit."""
     if unit == " ":
         with pytest.raises(ValueError, match="not a number"):
             parse_number(f"{number}{unit}")
@@ -200,7 +200,7 @@ def test_a_whole_number_is_read_exactly(number, unit):
 
 @given(st.text(max_size=30))
 def test_any_cell_is_a_number_unknown_or_refused(cell):
-    """Never negative, never infinite, never anything else."""
+    """Any cell is a finite number of at least 0, unknown, or refused."""
     try:
         number = parse_number(cell, "C")
     except ValueError:
@@ -210,7 +210,7 @@ def test_any_cell_is_a_number_unknown_or_refused(cell):
 
 @given(st.text())
 def test_any_output_is_split_into_cells(text):
-    """Lines without any are left out, nothing is lost but blanks around cells."""
+    """Any output is split into stripped cells, and lines without cells are omitted."""
     for line in split_cells(text):
         assert line
         assert all(cell == cell.strip() and "," not in cell for cell in line)
@@ -218,7 +218,7 @@ def test_any_output_is_split_into_cells(text):
 
 @given(st.lists(st.sampled_from([LINE, HEADER, LINE + MORE, "3, N/A", "x", "0000:61:00.0, x"])))
 def test_every_line_is_a_card_a_header_or_strange(lines):
-    """None is taken for two of them."""
+    """Every line is counted exactly once: as a card, as a header or as a strange line."""
     table = Table(CORE_FIELDS, "\n".join(lines))
     headers = sum(line == HEADER for line in lines)
     assert len(table.cards) + len(table.strange_lines) + headers == len(lines)
@@ -230,6 +230,6 @@ def test_every_line_is_a_card_a_header_or_strange(lines):
     )
 )
 def test_any_cells_are_a_row(named):
-    """Whatever the command prints."""
+    """Any cells can be parsed, and all numbers in the row are at least 0."""
     row, _ = parse_row(named)
     assert all(isinstance(number, (int, float)) and number >= 0 for number in give(row).values())

@@ -1,4 +1,4 @@
-"""What the processes are that hold accelerators."""
+"""The owner, container, run and job of each process that holds an accelerator are found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ POD = "0a1b2c3d-0405-4607-8809-0a0b0c0d0e0f"
     ],
 )
 def test_a_job_is_a_group_of_slurm(path, job):
-    """Of both versions of control groups, and not a group that only has such a name."""
+    """A Slurm job is found in both versions of control groups, but not in a user's slice."""
     assert find_slurm_job(path) == job
 
 
@@ -54,13 +54,13 @@ def test_a_job_is_a_group_of_slurm(path, job):
     ],
 )
 def test_a_pod_is_named_by_its_uid(path):
-    """As the cgroup drivers cgroupfs and systemd write it."""
+    """The pod UID is found in the paths of the cgroup drivers cgroupfs and systemd."""
     assert find_pod(path) == POD
     assert find_pod(f"/docker/{ID}") is None
 
 
 def make_process(proc: Path, pid: int, cgroup: str) -> None:
-    """Make a process with this control group."""
+    """Create a process with the given control group below a fake `/proc`."""
     (proc / str(pid)).mkdir(parents=True)
     numbers = " ".join(["0"] * 48)
     (proc / str(pid) / "stat").write_text(f"{pid} (python3) S 1 {numbers}\n")
@@ -76,7 +76,7 @@ def look_up(roots: Roots, *pids: int, time: float = 0.0) -> list[Owner | None]:
 
 
 def test_what_a_process_is_is_read_from_proc(tmp_path):
-    """One that does not exist is nothing."""
+    """The owner of a process is read from `/proc`, and is empty if the process does not exist."""
     make_process(tmp_path, 7, f"/kubepods/pod{POD}/{ID}")
     make_process(tmp_path, 8, "/system.slice/slurmstepd.scope/job_5/step_0")
     (tmp_path / "etc").mkdir()
@@ -90,7 +90,7 @@ def test_what_a_process_is_is_read_from_proc(tmp_path):
 
 
 def test_a_lookup_is_kept_for_half_a_minute(tmp_path):
-    """A process of the same number later is another one."""
+    """The owner of a PID is cached for 30 seconds, since the PID may be reused later."""
     holders = Holders(Roots(procfs=tmp_path, rootfs=tmp_path))
     process = ProcessMemory(7, 1)
     reading = AcceleratorsReading((AcceleratorReading(GPU, "ok", 1.0, None, (process,)),))
@@ -104,7 +104,7 @@ def test_a_lookup_is_kept_for_half_a_minute(tmp_path):
 
 
 def test_a_process_is_in_its_container_and_run():
-    """A container that no engine names has its short ID."""
+    """A process is assigned to its container and run; an unnamed container has its short ID."""
     containers = SimpleNamespace(
         containers=(SimpleNamespace(id=ID, name="llm-train-1", compose_service="train"),)
     )

@@ -1,4 +1,4 @@
-"""Which devices count as idle, and which processes are looked at."""
+"""Devices that are held but not used count as idle, and the activity of their processes is read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ GIB = 1 << 30
 
 
 class Watched:
-    """A watch with a clock of its own.
+    """An `IdleWatch` with a clock that the test controls.
 
     Attributes:
-        asked: What was judged.
-        limits_read: How often the limits were read.
-    """
+        asked: The devices that the judge function received.
+        limits_read: The number of times the limits were read.
+"""
 
     def __init__(self, procfs: Path) -> None:
         self.time = 1000.0
@@ -55,12 +55,12 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Watched:
-    """One that sees no process."""
+    """An `IdleWatch` on an empty `/proc`."""
     return Watched(tmp_path)
 
 
 def gpu(index: int = 0, *pids: int, share: float | None = 0.0, **measured) -> AcceleratorReading:
-    """Return a device of 80 GiB."""
+    """Return the reading of a GPU with 80 GiB of memory."""
     identity = Identity("gpu", index, f"G{index}", "H100", f"0:{index}b", "570")
     measured = {"memory_used_bytes": GIB, "memory_total_bytes": 80 * GIB, **measured}
     processes = tuple(ProcessMemory(pid, GIB) for pid in pids)
@@ -70,7 +70,7 @@ def gpu(index: int = 0, *pids: int, share: float | None = 0.0, **measured) -> Ac
 
 
 def test_a_held_device_is_idle_after_a_minute(watched):
-    """And no longer as soon as it is used."""
+    """A held device is idle after a minute without use, and no longer when it is used."""
     assert watched.look(gpu(0, 7)) == [False]
     assert watched.look(gpu(0, 7), after=59.0) == [False]
     assert watched.look(gpu(0, 7), after=1.0) == [True]
@@ -80,27 +80,27 @@ def test_a_held_device_is_idle_after_a_minute(watched):
 
 
 def test_work_between_two_looks_counts(watched):
-    """The gauge shows the last moment, the counter all of them."""
+    """Work between two readings counts, even if the utilization gauge is zero at both."""
     watched.look(gpu(0, 7, busy_seconds_total=5.0))
     assert watched.look(gpu(0, 7, busy_seconds_total=5.1), after=61.0) == [True]
     assert watched.look(gpu(0, 7, busy_seconds_total=9.0), after=60.0) == [False]
 
 
 def test_a_look_a_moment_later_does_not_begin_anew(watched):
-    """A sample that ends in between is no work."""
+    """A second reading within a second does not restart the idle time."""
     watched.look(gpu(0, 7, busy_seconds_total=5.0))
     watched.look(gpu(0, 7, busy_seconds_total=5.005), after=0.2)
     assert watched.look(gpu(0, 7, busy_seconds_total=5.01), after=60.0) == [True]
 
 
 def test_a_device_whose_use_is_not_known_is_not_idle(watched):
-    """As in MIG mode."""
+    """A device with unknown utilization, as in MIG mode, is not idle."""
     watched.look(gpu(0, 7, share=None))
     assert watched.look(gpu(0, 7, share=None), after=99.0) == [False]
 
 
 def test_a_device_that_nobody_holds_is_not_judged(watched):
-    """Unless its memory is in use; a lost one is never judged."""
+    """A device without processes is assessed only if much memory is in use, and never if lost."""
     lost = replace(gpu(2, 7), state="lost", measurements=None)
     full = gpu(1, memory_used_bytes=40 * GIB)
     watched.look(gpu(0), full, lost)
@@ -108,14 +108,14 @@ def test_a_device_that_nobody_holds_is_not_judged(watched):
 
 
 def test_a_machine_without_held_devices_costs_nothing(watched):
-    """The thresholds are read when a device is held."""
+    """The limits are not read as long as no device is held."""
     empty = gpu(0, memory_used_bytes=0)
     watched.look(empty)
     assert watched.limits_read == 0
 
 
 def test_the_judge_knows_the_busy_devices(watched):
-    """By the processes that hold them."""
+    """The judge function receives the busy devices by the PIDs of their processes."""
     devices = gpu(0, 7), gpu(1, 8, share=0.9)
     watched.look(*devices)
     watched.look(*devices, after=60.0)
@@ -126,7 +126,10 @@ def test_the_judge_knows_the_busy_devices(watched):
 
 
 def test_at_most_32_processes_are_looked_at(watched):
-    """First one of each device; a device without one that was looked at is not judged."""
+    """The activity of at most 32 processes is read, beginning with one process of each device.
+
+    A device none of whose processes was read is not assessed.
+"""
     devices = [gpu(at, *range(100 * at, 100 * at + 8)) for at in range(1, 7)]
     watched.look(*devices)
     assert watched.look(*devices, after=60.0) == [True] * 6

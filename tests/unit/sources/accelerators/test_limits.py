@@ -1,4 +1,4 @@
-"""Limits of memory and temperature as people write them."""
+"""Limits of memory and temperature are parsed from text."""
 
 from contextlib import suppress
 
@@ -29,7 +29,7 @@ from trainvitals.sources.accelerators.limits import parse_memory_limit, parse_te
     ],
 )
 def test_a_size_is_read_in_bytes(text, limit):
-    """Units of 1000 and of 1024 are told apart, and no text is no limit."""
+    """A size may have decimal or binary units, and an empty text means no limit."""
     assert parse_memory_limit(text) == limit
 
 
@@ -38,7 +38,7 @@ def test_a_size_is_read_in_bytes(text, limit):
     ["0", "0.5", "0GB", "-1GB", "GB", "7,5GB", "7.5G", "7.5 GB each", "1e9", "²GB", "9" * 19],
 )
 def test_what_is_no_size_above_zero_is_refused(text):
-    """The message repeats what was written, shows how to write it and names the variable."""
+    """The error message shows the refused size, valid examples and the environment variable."""
     with pytest.raises(ConfigurationError) as refused:
         parse_memory_limit(text)
     assert str(refused.value) == (
@@ -52,7 +52,7 @@ def test_what_is_no_size_above_zero_is_refused(text):
     [("", None), (" ", None), ("80", 80.0), (" 82.5 ", 82.5), ("80 °C", 80.0), ("80c", 80.0)],
 )
 def test_a_temperature_is_read_in_degrees_celsius(text, limit):
-    """The unit may stand behind the number, and no text is no limit."""
+    """A temperature may be followed by its unit, and an empty text means no limit."""
     assert parse_temperature_limit(text) == limit
 
 
@@ -60,7 +60,7 @@ def test_a_temperature_is_read_in_degrees_celsius(text, limit):
     "text", ["0", "0.0", "-80", "80F", "hot", "nan", "inf", "1e2", "8000", "²"]
 )
 def test_what_is_no_temperature_above_zero_is_refused(text):
-    """The message repeats what was written, shows how to write it and names the variable."""
+    """The error message shows the refused temperature, an example and the environment variable."""
     with pytest.raises(ConfigurationError) as refused:
         parse_temperature_limit(text)
     assert str(refused.value) == (
@@ -72,7 +72,7 @@ def test_what_is_no_temperature_above_zero_is_refused(text):
 @pytest.mark.parametrize("parse", [parse_memory_limit, parse_temperature_limit])
 @given(text=st.text() | st.from_regex(r"[0-9.]{1,25} ?[a-zA-Z°]{0,3}"))
 def test_any_text_is_a_limit_or_refused(parse, text):
-    """Nothing but a ConfigurationError comes of it."""
+    """Any text is parsed to a positive limit or None, or raises a `ConfigurationError`."""
     with suppress(ConfigurationError):
         limit = parse(text)
         assert limit is None or limit > 0

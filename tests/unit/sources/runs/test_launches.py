@@ -1,4 +1,4 @@
-"""The note of `trainvitals run`: who is believed, what is read, and how it is removed."""
+"""Tests of the launch notes of `trainvitals run`: their validation, and when they are removed."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ OTHER_USER = 54321
 
 
 def write(directory: Path, data: bytes, name: str = "run.1.aa.launch") -> Path:
-    """Write a note."""
+    """Write a launch note."""
     path = directory / name
     path.write_bytes(data)
     return path
 
 
 def test_a_note_is_read_as_it_was_written(tmp_path):
-    """With its owner from the kernel."""
+    """A launch note is read with all its values, and its owner is the owner of the file."""
     write(tmp_path, encode_launch(LAUNCH))
     assert read_launches(tmp_path) == (LAUNCH,)
 
@@ -59,7 +59,7 @@ def test_a_note_is_read_as_it_was_written(tmp_path):
     [("format", 2), ("started", None), ("started", "1"), ("started", True), ("started", 5e9)],
 )
 def test_a_note_without_its_essentials_is_left_aside(tmp_path, member, value):
-    """As one of another version."""
+    """A note of another format or without a valid start time is ignored."""
     write(tmp_path, json.dumps(json.loads(encode_launch(LAUNCH)) | {member: value}).encode())
     assert read_launches(tmp_path) == ()
 
@@ -83,7 +83,7 @@ def test_a_note_without_its_essentials_is_left_aside(tmp_path, member, value):
     ],
 )
 def test_a_value_out_of_bounds_is_unknown(tmp_path, member, value, attribute, expected):
-    """And the others are known."""
+    """A value outside its bounds is read as unknown, and the other values of the note are kept."""
     write(tmp_path, json.dumps(json.loads(encode_launch(LAUNCH)) | {member: value}).encode())
     [launch] = read_launches(tmp_path)
     assert getattr(launch, attribute) == expected
@@ -92,14 +92,14 @@ def test_a_value_out_of_bounds_is_unknown(tmp_path, member, value, attribute, ex
 
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_survived(tmp_path_factory, data):
-    """Of any user."""
+    """A note that contains arbitrary bytes is ignored."""
     directory = tmp_path_factory.mktemp("runs")
     write(directory, data)
     assert read_launches(directory) == ()
 
 
 def test_links_pipes_and_large_files_are_not_read(tmp_path):
-    """A pipe would wait for a writer."""
+    """Symbolic links, pipes and notes over 64 KiB are ignored; a pipe would block the reader."""
     target = tmp_path / "elsewhere"
     target.write_bytes(encode_launch(LAUNCH))
     directory = tmp_path / "runs"
@@ -112,13 +112,13 @@ def test_links_pipes_and_large_files_are_not_read(tmp_path):
 
 
 def test_only_the_users_that_count_are_read(tmp_path):
-    """As their run files."""
+    """Launch notes are read only if their owner is one of the selected users."""
     write(tmp_path, encode_launch(LAUNCH))
     assert read_launches(tmp_path, Users(((OTHER_USER, OTHER_USER),))) == ()
 
 
 def test_a_launch_belongs_to_later_runs_of_its_user():
-    """The last one before the run file counts."""
+    """A run belongs to its user's last launch that started before the run file was created."""
     later = replace(LAUNCH, started=2000.0)
     launches = (later, LAUNCH)
     assert find_launch(launches, "bert", LAUNCH.owner, 2001.0) is later
@@ -129,7 +129,7 @@ def test_a_launch_belongs_to_later_runs_of_its_user():
 
 
 def test_the_log_is_read_from_where_the_command_began(tmp_path):
-    """A progress bar counts as it was last seen."""
+    """The output of earlier commands and overwritten versions of a progress bar are left out."""
     log = tmp_path / "out.log"
     log.write_bytes(b"before\n 1%\r 2%\r 3%\r\nlast\n")
     launch = replace(LAUNCH, log=str(log))
@@ -139,14 +139,14 @@ def test_the_log_is_read_from_where_the_command_began(tmp_path):
 
 
 def test_a_log_of_another_user_is_not_read(tmp_path):
-    """A note must not lead root to a file that its owner may not read."""
+    """A log is read only if it belongs to the note's owner, as root may read all users' files."""
     log = tmp_path / "out.log"
     log.write_bytes(b"secret\n")
     assert read_output(replace(LAUNCH, log=str(log), log_start=0, owner=OTHER_USER)) is None
 
 
 def test_a_launch_without_a_run_is_listed(tmp_path):
-    """One with runs is found by them."""
+    """Only launches that have a name and no runs are listed separately."""
     write(tmp_path, encode_launch(replace(LAUNCH, runs=())), "run.1.aa.launch")
     write(tmp_path, encode_launch(LAUNCH), "run.2.aa.launch")
     write(tmp_path, encode_launch(replace(LAUNCH, name=None, runs=())), "run.3.aa.launch")
@@ -154,7 +154,7 @@ def test_a_launch_without_a_run_is_listed(tmp_path):
 
 
 def test_the_exporter_removes_old_notes(tmp_path):
-    """After a day, and temporary files of those that were killed."""
+    """Notes that are older than one day and temporary files of killed launches are removed."""
     old = write(tmp_path, encode_launch(LAUNCH))
     hidden = write(tmp_path, b"", ".run.1.aa.launch.0badcafe")
     directory = RunDirectory(tmp_path)
@@ -168,7 +168,7 @@ def test_the_exporter_removes_old_notes(tmp_path):
 
 
 def test_a_running_exporter_adopts_what_the_launcher_notes_later(tmp_path):
-    """It saw the rank end first, and the kernel did not tell it how."""
+    """The ending that the launcher notes replaces an unknown ending that was reported before."""
     path = tmp_path / "bert.0.4000000.aa.tv"
     path.write_bytes(compose_run_file("bert"))
     directory, deaths = RunDirectory(tmp_path), DeathRegister()

@@ -1,4 +1,4 @@
-"""Files with rows of numbers: CSV files, JSON lines and the state of a Trainer."""
+"""Tests of files with rows of numbers: CSV files, JSON lines and the state file of a Trainer."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ LIGHTNING = "epoch,step,train_loss,val_loss\n0,49,0.75,\n0,99,,0.5\n"
 
 
 def read_file(path: Path, text: str) -> FoundRun | None:
-    """Write a file and read it; None if it is no run."""
+    """Write a file and return its run; None if the file contains no run."""
     path.write_text(text)
     return next(iter(make_source(path).read(math.inf)), None)
 
 
 def read_known(path: Path, text: str) -> FoundRun:
-    """Write a file and read its run."""
+    """Write a file and return its run."""
     run = read_file(path, text)
     assert run is not None
     return run
 
 
 def test_results_of_yolo_are_read_with_padded_names(tmp_path: Path):
-    """The loss is the sum of the parts, and the epoch is as logged."""
+    """The loss is the sum of the partial losses, and the epoch is the epoch that YOLO logs."""
     run = read_known(tmp_path / "results.csv", V5)
     assert (run.source, run.epoch, run.step) == ("csv", 0.0, None)
     assert run.values["loss"] == 0.175
@@ -52,14 +52,14 @@ def test_results_of_yolo_are_read_with_padded_names(tmp_path: Path):
 
 
 def test_sparse_rows_of_lightning_are_one_run(tmp_path: Path):
-    """Training and validation are in different rows, and empty cells are left out."""
+    """Training and validation values in different rows are combined; empty cells are ignored."""
     run = read_known(tmp_path / "metrics.csv", LIGHTNING)
     assert (run.step, run.epoch) == (99, 0.0)
     assert run.values == {"loss": 0.75, "validation_loss": 0.5}
 
 
 def test_a_header_that_grows_is_read_again(tmp_path: Path):
-    """A file that is rewritten with more columns is the same run."""
+    """A CSV file that is rewritten with more columns is still the same run."""
     path = tmp_path / "metrics.csv"
     path.write_text(LIGHTNING)
     source = make_source(path)
@@ -75,7 +75,7 @@ def test_a_header_that_grows_is_read_again(tmp_path: Path):
 
 
 def test_a_large_table_is_read_from_its_end(tmp_path: Path):
-    """The header is at the start, and the last rows are at the end."""
+    """The header is read from the start of a large CSV file, and the rows from its end."""
     path = tmp_path / "log.csv"
     rows = "".join(f"{step},0.5,{'0' * 80}\n" for step in range(5000))
     run = read_known(path, f"step,loss,padding\n{rows}")
@@ -84,7 +84,7 @@ def test_a_large_table_is_read_from_its_end(tmp_path: Path):
 
 
 def test_the_log_of_llama_factory_has_totals_and_tokens(tmp_path: Path):
-    """Its steps, its totals and its throughput have names of their own."""
+    """LLaMA-Factory's names for the steps, the totals and the throughput are recognized."""
     first = {"current_steps": 10, "total_steps": 300, "loss": 1.5, "lr": 5e-05, "epoch": 0.1}
     second = {"current_steps": 20, "total_steps": 300, "eval_loss": 1.25, "throughput": 900.5}
     lines = [json.dumps({**each, "elapsed_time": "0:00:10"}) for each in (first, second)]
@@ -96,7 +96,7 @@ def test_the_log_of_llama_factory_has_totals_and_tokens(tmp_path: Path):
 
 
 def test_the_state_of_a_trainer_is_read_as_a_whole(tmp_path: Path):
-    """A state that is being written leaves the last one in force."""
+    """While the state file is being rewritten, the values of its last complete version remain."""
     path = tmp_path / "trainer_state.json"
     entry = {"epoch": 0.5, "step": 50, "loss": 1.5, "grad_norm": 2.0, "learning_rate": 4e-05}
     state = {"max_steps": 300, "num_train_epochs": 3, "log_history": [entry]}
@@ -113,7 +113,7 @@ def test_the_state_of_a_trainer_is_read_as_a_whole(tmp_path: Path):
 
 
 def test_an_evaluation_of_openmmlab_moves_no_step(tmp_path: Path):
-    """Its step counts epochs, and its time is no step's."""
+    """The step of an evaluation row counts epochs, so the step and the step time do not change."""
     train = {"lr": 0.01, "data_time": 0.02, "loss": 0.5, "time": 0.25, "epoch": 1, "iter": 50}
     evaluation = {"coco/bbox_mAP": 0.3, "data_time": 0.1, "time": 0.75, "step": 1}
     lines = f"{json.dumps({**train, 'step': 50})}\n{json.dumps(evaluation)}\n"
@@ -143,7 +143,7 @@ def test_an_evaluation_of_openmmlab_moves_no_step(tmp_path: Path):
 def test_rows_of_any_logger_are_read(
     tmp_path: Path, row: dict[str, object], step: int, values: dict[str, float]
 ):
-    """Nested objects, numbers in quotes and a named data set are common."""
+    """Nested objects, quoted numbers and rows with a named data set are supported."""
     run = read_known(tmp_path / "log.jsonl", json.dumps(row) + "\n")
     assert (run.step, run.values) == (step, values)
 
@@ -161,12 +161,12 @@ def test_rows_of_any_logger_are_read(
     ],
 )
 def test_other_tables_are_not_runs(tmp_path: Path, name: str, text: str):
-    """A table of data has no step, no epoch and no loss."""
+    """A table without a step, an epoch or a loss is not a run."""
     assert read_file(tmp_path / name, text) is None
 
 
 def test_an_incomplete_row_waits_for_its_end(tmp_path: Path):
-    """The last number of a row may be written in two pieces."""
+    """A row is read only after its line end, as its last number may be written in two parts."""
     path = tmp_path / "metrics.csv"
     path.write_text("step,loss\n1,0.5\n2,0.2")
     source = make_source(path, clock=lambda: path.stat().st_mtime + 100)
@@ -176,7 +176,7 @@ def test_an_incomplete_row_waits_for_its_end(tmp_path: Path):
 
 
 def test_huge_numbers_and_rows_are_bounded(tmp_path: Path):
-    """An integer of a thousand digits is infinite, and an overlong row is counted."""
+    """An integer of a thousand digits is read as infinite, and an overlong row is counted."""
     huge = f'{{"step": 1, "loss": 1{"0" * 1000}}}\n'
     run = read_known(tmp_path / "log.jsonl", huge + '{"step": 2, "x": "' + "y" * 70_000 + '"}\n')
     assert (run.step, run.values["loss"], run.nonfinite["loss"]) == (1, math.inf, 1)
@@ -184,7 +184,10 @@ def test_huge_numbers_and_rows_are_bounded(tmp_path: Path):
 
 
 def test_files_that_are_not_understood_are_told(tmp_path: Path):
-    """So are globs without a file; a file of few lines is given time."""
+    """A file whose lines are not understood and a glob without a file are reported.
+
+    A file with only a few lines is still reported as new.
+    """
     (tmp_path / "a.log").write_text("warming up\n" * 30)
     (tmp_path / "b.log").write_text("warming up\n")
     (tmp_path / "c.csv").write_text(LIGHTNING)

@@ -1,4 +1,4 @@
-"""What a line of a log says about a run."""
+"""Tests of the values that are read from the lines of a log."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ HOSTILE = [
 
 
 def describe(reader: LineReader) -> FoundRun:
-    """Return what the reader knows."""
+    """Return the run that a reader has read."""
     return reader.scalars.describe("run", "log", "path", started_time=None, last_time=0.0)
 
 
 def take(*lines: str, patterns: tuple[Pattern, ...] = PROFILES) -> FoundRun:
-    """Read some lines."""
+    """Read some lines and return the run."""
     reader = LineReader()
     matcher = LineMatcher(patterns)
     for line in lines:
@@ -56,7 +56,7 @@ def take(*lines: str, patterns: tuple[Pattern, ...] = PROFILES) -> FoundRun:
 
 @pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_line_takes_long(line: str):
-    """The patterns that are built in need milliseconds for the worst line of 8 KiB."""
+    """No built-in pattern takes longer than 100 ms for a hostile line of 8 KiB."""
     matcher = LineMatcher(PROFILES)
     reader = LineReader()
     started = time.thread_time()
@@ -66,7 +66,7 @@ def test_no_line_takes_long(line: str):
 
 
 def test_a_slow_pattern_is_given_up():
-    """The others go on, and the message says what to do."""
+    """A pattern that takes too long is disabled, and a message explains how to correct it."""
     slow = Pattern("slow", re.compile("(?P<loss>.*)x"), ())
     good = Pattern("good", re.compile(r"loss (?P<loss>\S+)"), ())
     ticks = iter([0.0, 0.5, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
@@ -83,7 +83,7 @@ def test_a_slow_pattern_is_given_up():
 
 
 def test_a_line_that_is_too_long_for_a_pattern_is_left_to_the_others():
-    """A pattern that may take long is not tried on it."""
+    """A pattern with a length limit is not tried on longer lines; the other patterns are."""
     short = Pattern("short", re.compile(r"loss (?P<loss>\S+)"), longest=20)
     other = Pattern("other", re.compile(r"acc (?P<accuracy>\S+)"))
     reader = LineReader()
@@ -94,7 +94,7 @@ def test_a_line_that_is_too_long_for_a_pattern_is_left_to_the_others():
 
 
 def test_a_busy_machine_does_not_make_a_pattern_slow():
-    """Time that the processor spent on something else is not counted."""
+    """Only CPU time is counted, so a pattern is not disabled because the machine is busy."""
     good = Pattern("good", re.compile(r"loss (?P<loss>\S+)"), ())
     ticks = iter([0.0, 5.0])
     matcher = LineMatcher((good,), clock=lambda: next(ticks))
@@ -105,7 +105,7 @@ def test_a_busy_machine_does_not_make_a_pattern_slow():
 
 
 def test_a_loss_that_is_no_number_is_counted():
-    """A line per step counts each; `nan` and `inf` are both counted."""
+    """Each line with a `nan` or `inf` loss, gradient norm or evaluation is counted once."""
     line = "{{'loss': {}, 'grad_norm': {}, 'epoch': 0.5}}"
     run = take(line.format("nan", "1.0"), line.format("'nan'", "inf"), line.format("0.5", "1.0"))
     assert run.nonfinite == {"loss": 2, "gradient": 1, "evaluation": 0}
@@ -115,21 +115,21 @@ def test_a_loss_that_is_no_number_is_counted():
 
 
 def test_a_bar_that_is_drawn_again_counts_a_loss_once_per_step():
-    """A bar may be drawn many times while its step takes long."""
+    """A progress bar that is redrawn several times within a step counts a NaN loss once."""
     bar = "train: 5%|# | {}/100 [00:00<00:00, 9.0it/s, loss=nan]"
     run = take(*[bar.format(1)] * 5, *[bar.format(2)] * 5)
     assert run.nonfinite["loss"] == 2
 
 
 def test_a_new_bar_does_not_move_the_run_back():
-    """Lightning draws the next epoch's bar with the number of the one before."""
+    """Lightning draws a new epoch's bar with the previous step number, which is ignored."""
     bar = "Epoch {}: 5%|# | {}/8 [00:00<00:00, 9.0it/s, train_loss=0.5]"
     run = take(bar.format(0, 8), bar.format(0, 0), bar.format(1, 0), bar.format(1, 1))
     assert (run.step, run.steps_seen) == (9, 1)
 
 
 def test_the_bar_of_an_evaluation_is_not_that_of_the_steps():
-    """With the Hugging Face Trainer both are bare; the first one before a loss has the steps."""
+    """The Trainer's two bars have no names; the bar before the first loss counts the steps."""
     bar = "  5%|#   | {}/{} [00:00<00:00, 9.0it/s]"
     loss = "{'loss': '0.5', 'epoch': '1'}"
     run = take(bar.format(3, 16), loss, bar.format(4, 16), bar.format(8, 8), loss)
@@ -137,7 +137,7 @@ def test_the_bar_of_an_evaluation_is_not_that_of_the_steps():
 
 
 def test_the_steps_of_a_headline_are_counted():
-    """`Epoch 2/3` alone in a line says the epoch of the bars that follow."""
+    """A line `Epoch 2/3` sets the epoch of the progress bars that follow."""
     run = take("Epoch 2/3", "5/10 ━━━━ 0s 9ms/step - loss: 0.5")
     assert (run.step, run.epoch, run.values["total_epochs"]) == (15, 2.0, 3.0)
 
@@ -145,7 +145,7 @@ def test_the_steps_of_a_headline_are_counted():
 @pytest.mark.untraced
 @given(st.lists(st.text(max_size=80), max_size=4))
 def test_any_line_is_read(lines: list[str]):
-    """Nothing is raised."""
+    """Reading arbitrary lines raises no exception."""
     take(*lines)
 
 
@@ -163,7 +163,7 @@ PARTS = st.sampled_from(
 @pytest.mark.untraced
 @given(st.lists(st.lists(PARTS, max_size=25).map("".join), max_size=4))
 def test_any_line_that_looks_like_training_is_read(lines: list[str]):
-    """Whatever stands where a number should be, nothing is raised and all is counted from 0."""
+    """Malformed lines of training logs raise no exception, and no count becomes negative."""
     run = take(*lines)
     assert run.steps_seen >= 0
     assert run.evaluations >= 0
@@ -172,7 +172,7 @@ def test_any_line_that_looks_like_training_is_read(lines: list[str]):
 
 
 def test_an_evaluation_after_an_epoch_is_not_the_training():
-    """Keras' `evaluate` writes the same line as an epoch, with the number of its own batches."""
+    """The line of Keras' `evaluate` looks like an epoch's line and does not change the run."""
     found = take(
         "Epoch 9/20",
         "625/625 - 24s - loss: 0.4103 - val_loss: 0.8260 - 24s/epoch - 39ms/step",
@@ -183,7 +183,7 @@ def test_an_evaluation_after_an_epoch_is_not_the_training():
 
 
 def test_the_errors_that_boosting_minimizes_are_losses():
-    """A rate of errors is not."""
+    """An RMSE is read as a loss, and an error rate is not."""
     found = take("[460]\ttraining's rmse: 0.376\tvalid_1's rmse: 0.475")
     assert (found.values["loss"], found.values["validation_loss"]) == (0.376, 0.475)
     assert "loss" not in take("[460]\ttrain-error:0.376").values

@@ -1,4 +1,4 @@
-"""Whether the process behind a run file lives, asked of real processes."""
+"""Tests of the liveness check of a run file's writer, with real processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_A_CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Ear:
-    """A reader of one run file's liveness."""
+    """A reader that checks the liveness of one run file's writer."""
 
     def __init__(self, path: Path, *, may_watch=True, host=None, **changes):
         self.descriptor = os.open(path, os.O_RDONLY)
@@ -44,12 +44,12 @@ class Ear:
         )
 
     def listen(self, *, has_ended=False, age_seconds=0.0):
-        """Ask once."""
+        """Check the liveness once."""
         self.kills.begin()
         return self.pulse.read(has_ended=has_ended, age_seconds=age_seconds)
 
     def close(self):
-        """Close everything."""
+        """Stop watching the process and close all descriptors."""
         self.pulse.close()
         self.kills.close()
         os.close(self.descriptor)
@@ -57,14 +57,14 @@ class Ear:
 
 @pytest.fixture
 def trainer(tmp_path: Path):
-    """A trainer."""
+    """A running process that writes a run file."""
     with Trainer(tmp_path) as trainer:
         yield trainer
 
 
 @pytest.fixture
 def ear(trainer):
-    """A reader of the trainer's liveness, who has met it alive."""
+    """A reader of the trainer's run file that has already seen the trainer alive."""
     ear = Ear(trainer.path)
     assert ear.listen().is_alive
     yield ear
@@ -72,7 +72,7 @@ def ear(trainer):
 
 
 def test_the_holder_of_the_lock_is_told(trainer):
-    """A descriptor that can only read is enough to learn the trainer's PID."""
+    """`query_lock` returns the PID of the lock holder, even for a read-only descriptor."""
     descriptor = os.open(trainer.path, os.O_RDONLY)
     assert query_lock(descriptor) == trainer.pid
     trainer.kill()
@@ -81,7 +81,7 @@ def test_the_holder_of_the_lock_is_told(trainer):
 
 
 def test_a_lock_for_reading_is_no_sign_of_life(tmp_path: Path):
-    """Anybody who may read the file can lock it for reading; that makes no dead rank alive."""
+    """A read lock is ignored, because any user with read permission may hold one."""
     path = tmp_path / "file"
     path.write_bytes(b"x")
     code = "import fcntl,sys;f=open(sys.argv[1]);fcntl.lockf(f,fcntl.LOCK_SH);print(1,flush=True);input()"
@@ -97,7 +97,7 @@ def test_a_lock_for_reading_is_no_sign_of_life(tmp_path: Path):
 
 
 def test_a_living_trainer_is_alive_by_its_lock(trainer):
-    """The lock says that it lives, and /proc what it does."""
+    """A trainer that holds the lock is alive, and its state is read from `/proc`."""
     ear = Ear(trainer.path)
     wait_until(lambda: ear.listen(age_seconds=1.0).state == "S")
     liveness = ear.listen()
@@ -107,7 +107,7 @@ def test_a_living_trainer_is_alive_by_its_lock(trainer):
 
 
 def test_a_stopped_trainer_is_alive_and_stopped(trainer, ear):
-    """SIGSTOP shows as T, once the last record is more than a moment old."""
+    """A process stopped with SIGSTOP is alive in state T, if its last record is not recent."""
     os.kill(trainer.pid, signal.SIGSTOP)
     wait_until(lambda: ear.listen(age_seconds=1.0).state == "T")
     assert ear.listen(age_seconds=1.0).is_alive
@@ -115,7 +115,7 @@ def test_a_stopped_trainer_is_alive_and_stopped(trainer, ear):
 
 
 def test_sigkill_is_told_at_once(trainer, ear):
-    """A killed trainer is dead in the next reading, by signal 9 where the kernel tells it."""
+    """The reading after SIGKILL reports the death, with signal 9 if the kernel reports exits."""
     trainer.kill()
     liveness = ear.listen()
     assert (liveness.is_alive, liveness.evidence) == (False, "lock")
@@ -126,14 +126,14 @@ def test_sigkill_is_told_at_once(trainer, ear):
 
 
 def test_the_exit_code_is_told(trainer, ear):
-    """A trainer that left with exit code 3 is dead by that."""
+    """The exit code 3 of a trainer is reported if the kernel reports exits."""
     trainer.do("leave 3")
     trainer.process.wait()
     assert ear.listen().exit == (Exit(3, None) if kernel_tells_exits() else None)
 
 
 def test_a_zombie_is_dead_and_its_end_told_later(trainer, ear):
-    """A trainer that its parent has not collected yet is dead; exit code 0 comes afterwards."""
+    """A zombie is reported as dead, and its exit code 0 after its parent has waited for it."""
     trainer.do("leave 0")
     wait_until(lambda: not ear.listen().is_alive)
     assert ear.listen().exit is None
@@ -142,7 +142,7 @@ def test_a_zombie_is_dead_and_its_end_told_later(trainer, ear):
 
 
 def test_a_forked_child_does_not_keep_its_parent_alive(trainer, ear):
-    """A child that holds the descriptor and the mapping holds no lock."""
+    """A forked child that keeps the descriptor and the mapping does not hold the lock."""
     child = int(trainer.do("fork"))
     trainer.kill()
     assert not ear.listen().is_alive
@@ -150,7 +150,7 @@ def test_a_forked_child_does_not_keep_its_parent_alive(trainer, ear):
 
 
 def test_a_trainer_that_lost_its_lock_is_alive_by_its_pid(trainer, ear):
-    """Reading its own file drops the lock; the process is still there."""
+    """A trainer that lost its lock by reading its own run file is alive, as its PID shows."""
     assert trainer.do("read_copy") == "16384"
     liveness = ear.listen()
     assert (liveness.is_alive, liveness.evidence) == (True, "pid")
@@ -159,7 +159,10 @@ def test_a_trainer_that_lost_its_lock_is_alive_by_its_pid(trainer, ear):
 
 
 def test_a_finished_run_is_over_though_its_process_stays(trainer, ear):
-    """One that said its last word and let go is not alive; its exit is told when it leaves."""
+    """A run that finished is not alive although its process continues.
+
+    The exit of the process is reported when the process ends.
+    """
     trainer.do("finish")
     liveness = ear.listen(has_ended=True)
     assert (liveness.is_alive, liveness.evidence, liveness.exit) == (False, "lock", None)
@@ -170,7 +173,7 @@ def test_a_finished_run_is_over_though_its_process_stays(trainer, ear):
 
 
 def test_a_trainer_met_dead_is_dead(trainer):
-    """The reader that comes too late learns that it died, not how."""
+    """If the first reading follows the death, the death is reported without the kind of exit."""
     trainer.kill()
     ear = Ear(trainer.path)
     liveness = ear.listen()
@@ -180,7 +183,7 @@ def test_a_trainer_met_dead_is_dead(trainer):
 
 
 def test_where_the_lock_is_not_seen_the_pid_decides(trainer):
-    """PID, start time and mapped file say whether a trainer of our PID namespace lives."""
+    """Without a lock, the PID, start time and mapped file show whether the trainer lives."""
     trainer.do("read_copy")
     ear = Ear(trainer.path)
     liveness = ear.listen(age_seconds=1e6)
@@ -191,7 +194,7 @@ def test_where_the_lock_is_not_seen_the_pid_decides(trainer):
 
 
 def test_a_copy_of_a_run_file_is_nobodys(trainer, tmp_path: Path):
-    """The process that its header names lives, but writes to another file."""
+    """A copy of a run file is not alive, because the process in its header maps another file."""
     shutil.copy(trainer.path, tmp_path / "copy")
     ear = Ear(tmp_path / "copy")
     assert not ear.listen().is_alive
@@ -199,7 +202,7 @@ def test_a_copy_of_a_run_file_is_nobodys(trainer, tmp_path: Path):
 
 
 def test_a_pid_that_another_process_has_got_is_no_life(trainer, tmp_path: Path):
-    """A process that started at another time is another process."""
+    """A process with another start time is not the writer, even if its PID is the same."""
     shutil.copy(trainer.path, tmp_path / "unlocked")
     ear = Ear(tmp_path / "unlocked", start_ticks=1)
     assert not ear.listen().is_alive
@@ -207,7 +210,7 @@ def test_a_pid_that_another_process_has_got_is_no_life(trainer, tmp_path: Path):
 
 
 def test_another_pid_namespace_of_the_same_kernel_needs_the_lock(trainer, tmp_path: Path):
-    """Locks are seen across the PID namespaces of a kernel, so none means dead."""
+    """A writer without a lock in another PID namespace is dead, as its lock would be visible."""
     shutil.copy(trainer.path, tmp_path / "unlocked")
     ear = Ear(tmp_path / "unlocked", pid_namespace=1)
     liveness = ear.listen()
@@ -219,7 +222,10 @@ def test_another_pid_namespace_of_the_same_kernel_needs_the_lock(trainer, tmp_pa
     ("age_seconds", "is_alive"), [(0.0, True), (599.0, True), (601.0, False), (-601.0, False)]
 )
 def test_under_another_kernel_the_age_decides(trainer, tmp_path, age_seconds, is_alive):
-    """A record of the last ten minutes is a sign of life; one from the future is none."""
+    """A writer on another kernel is alive if its record is less than ten minutes old.
+
+    A record from the future does not count.
+    """
     shutil.copy(trainer.path, tmp_path / "unlocked")
     ear = Ear(tmp_path / "unlocked", boot_id=b"another machine.")
     liveness = ear.listen(age_seconds=age_seconds)
@@ -229,7 +235,7 @@ def test_under_another_kernel_the_age_decides(trainer, tmp_path, age_seconds, is
 
 
 def test_without_a_watch_the_lock_alone_is_told(trainer):
-    """Beyond the number of watched processes neither state nor exit is known."""
+    """The state and the exit of a process that may not be watched are unknown."""
     ear = Ear(trainer.path, may_watch=False)
     assert ear.listen().state is None
     trainer.kill()
@@ -239,7 +245,7 @@ def test_without_a_watch_the_lock_alone_is_told(trainer):
 
 
 def test_nothing_of_a_dead_trainer_stays_open(trainer, ear):
-    """Once everything is told, the descriptors of its process are closed."""
+    """The descriptors of the trainer's process are closed when its ending is known."""
     assert ear.pulse.is_watching
     trainer.kill()
     ear.listen()
@@ -247,7 +253,7 @@ def test_nothing_of_a_dead_trainer_stays_open(trainer, ear):
 
 
 def test_the_pid_of_a_trainer_in_a_pid_namespace_is_ours(tmp_path: Path):
-    """A trainer that is PID 1 in its container has its host PID here."""
+    """A trainer with PID 1 in its own PID namespace is reported with its PID in this namespace."""
     if subprocess.run([*IN_A_CONTAINER, "true"], check=False, capture_output=True).returncode:
         pytest.skip("needs the permission to make a PID namespace (root)")
     with Trainer(tmp_path, wrapper=IN_A_CONTAINER) as trainer:
@@ -267,7 +273,7 @@ def test_the_pid_of_a_trainer_in_a_pid_namespace_is_ours(tmp_path: Path):
 
 @pytest.fixture
 def small_group():
-    """A control group of 48 MiB, of whichever version has the memory here."""
+    """A control group with a memory limit of 48 MiB, of version 1 or 2."""
     for root, limit in (
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
         ("/sys/fs/cgroup", "memory.max"),
@@ -297,7 +303,7 @@ def _is_removed(group: Path) -> bool:
 
 
 def test_an_oom_kill_is_told_from_the_control_group(small_group, trainer):
-    """A trainer that the kernel killed for its memory is told apart from one that was killed."""
+    """The death of a trainer that exceeded its group's memory limit is reported as an OOM kill."""
     (small_group / "cgroup.procs").write_text(str(trainer.pid))
     ear = Ear(trainer.path)
     assert ear.listen().is_alive
@@ -311,7 +317,7 @@ def test_an_oom_kill_is_told_from_the_control_group(small_group, trainer):
 
 
 def test_a_sigkill_in_a_control_group_is_no_oom(small_group, trainer):
-    """Exit by signal 9 alone is no evidence."""
+    """A process that was killed by signal 9 without an OOM kill in its group is not an OOM kill."""
     (small_group / "cgroup.procs").write_text(str(trainer.pid))
     ear = Ear(trainer.path)
     assert ear.listen().is_alive
@@ -321,7 +327,7 @@ def test_a_sigkill_in_a_control_group_is_no_oom(small_group, trainer):
 
 
 def test_a_file_system_without_locks_leaves_the_pid(trainer, tmp_path, monkeypatch):
-    """Where the question for the lock fails, PID and start time decide."""
+    """If querying the lock fails, the PID and the start time show whether the trainer lives."""
     shutil.copy(trainer.path, tmp_path / "unlocked")
     ear = Ear(tmp_path / "unlocked")
 
@@ -335,13 +341,13 @@ def test_a_file_system_without_locks_leaves_the_pid(trainer, tmp_path, monkeypat
 
 
 def test_an_unknown_host_is_no_error(tmp_path: Path):
-    """Without /proc neither boot nor namespace is known."""
+    """Without `/proc`, the boot ID and the PID namespace are unknown."""
     host = read_host(procfs=tmp_path)
     assert (host.boot_id, host.pid_namespace) == (bytes(16), 0)
 
 
 def test_the_package_imports_without_fcntl():
-    """Where there are no record locks, the modules still import."""
+    """The modules can be imported on systems without `fcntl`."""
     code = (
         "import sys; sys.modules['fcntl'] = None; sys.path.insert(0, sys.argv[1]);"
         "import trainvitals.sources.runs.directory, trainvitals.sources.runs.namespaces"
@@ -351,8 +357,8 @@ def test_the_package_imports_without_fcntl():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_that_names_another_user_s_process_is_no_ghost(trainer, tmp_path: Path, monkeypatch):
-    """A file without a process is not alive by the number and the start of another user's."""
-    # As where an exporter that is not root cannot read what a process maps.
+    """A run file is not alive because of the PID and start time of another user's process."""
+    # An exporter that is not root cannot read the mappings of other users' processes.
     monkeypatch.setattr("trainvitals.sources.runs.liveness.may_map", lambda *_, **__: True)
     ghost = tmp_path / "ghost.tv"
     shutil.copyfile(trainer.path, ghost)

@@ -1,4 +1,4 @@
-"""Runs that write a log."""
+"""Tests of runs that are read from their logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAR = "Epoch 3:  {0}%|##        | {0}/100 [00:00<00:00, 50.00it/s, train_loss={1
 
 
 class Clock:
-    """Unix seconds that a test moves on."""
+    """The time in Unix seconds, which a test may advance."""
 
     def __init__(self) -> None:
         self.now = time.time()
@@ -32,38 +32,38 @@ class Clock:
 
 
 class RescanningSource(LogLineSource):
-    """Looks for files on every reading, and not every two seconds."""
+    """A source that searches for files at every reading instead of every two seconds."""
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read after a search."""
+        """Search for files and read."""
         self._budget._next_search = -math.inf
         return super().read(deadline)
 
 
 def make_source(*globs: object, **rest: object) -> LogLineSource:
-    """Make a source that looks for files on every reading."""
+    """Return a source that searches for files at every reading."""
     return RescanningSource([str(glob) for glob in globs], **rest)
 
 
 def read_all(source: LogLineSource) -> dict[str, FoundRun]:
-    """Read with time enough, and give the runs by name."""
+    """Read without a deadline, and return the runs by name."""
     return {run.run: run for run in source.read(math.inf)}
 
 
 def read_fixture(name: str) -> FoundRun:
-    """Read a recorded log."""
+    """Return the run of a recorded log."""
     (run,) = make_source(FIXTURES / name).read(math.inf)
     return run
 
 
 def append(path: Path, text: str) -> None:
-    """Write on in a file."""
+    """Append text to a file."""
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
 
 
 def test_the_lines_of_a_log_are_read_one_by_one(tmp_path: Path):
-    """Each epoch's values are there with the next reading."""
+    """The values of an epoch are reported at the first reading after its line was written."""
     path = tmp_path / "train.log"
     first, second = (FIXTURES / "epochs.log").read_text().splitlines(keepends=True)
     path.write_text(first)
@@ -84,7 +84,7 @@ def test_the_lines_of_a_log_are_read_one_by_one(tmp_path: Path):
 
 
 def test_epochs_without_improvement_are_counted(tmp_path: Path):
-    """The count starts again with each best value."""
+    """The count of evaluations without improvement restarts at each best value."""
     losses = [0.5, 0.6, 0.5, 0.7]
     path = tmp_path / "train.log"
     path.write_text("".join(f"Epoch {n}: val_loss: {v}\n" for n, v in enumerate(losses, 1)))
@@ -96,7 +96,7 @@ def test_epochs_without_improvement_are_counted(tmp_path: Path):
 
 
 def test_the_time_of_a_run_is_when_its_log_was_written(tmp_path: Path):
-    """Reading it later changes nothing."""
+    """The time of a run is the modification time of its log, also if the log is read again."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\n")
     written = path.stat().st_mtime
@@ -106,7 +106,7 @@ def test_the_time_of_a_run_is_when_its_log_was_written(tmp_path: Path):
 
 
 def test_a_log_of_hugging_face_is_read():
-    """Losses are in quotes, the bar of the steps has no numbers, and the last line says the end."""
+    """The log of a Hugging Face Trainer has quoted losses and a last line that marks the end."""
     run = read_fixture("huggingface.log")
     assert (run.step, run.epoch, run.is_finished) == (16, 2.0, True)
     assert run.values["loss"] == 1.486
@@ -120,7 +120,7 @@ def test_a_log_of_hugging_face_is_read():
 
 
 def test_a_log_of_lightning_is_read():
-    """A value that the bar shows again counts once; an evaluation is counted when it ended."""
+    """A value that Lightning's bar repeats is counted once, and an evaluation counts at its end."""
     run = read_fixture("lightning.log")
     assert (run.step, run.epoch, run.is_finished) == (24, 2.0, True)
     assert run.values["loss"] == 0.959
@@ -133,7 +133,7 @@ def test_a_log_of_lightning_is_read():
 
 
 def test_a_log_of_keras_is_read():
-    """Bars end with backspaces, and the epoch stands in a line before."""
+    """Keras ends its bars with backspaces and writes the epoch in an earlier line."""
     run = read_fixture("keras.log")
     assert (run.step, run.epoch) == (16, 2.0)
     assert run.values == {
@@ -150,7 +150,7 @@ def test_a_log_of_keras_is_read():
 
 
 def test_a_log_of_tqdm_is_read():
-    """The last of three bars counts its own steps and has a loss that is no number."""
+    """The last of three tqdm bars determines the step, and its NaN loss is counted."""
     run = read_fixture("tqdm.log")
     assert run.step == 3
     assert run.values["accuracy"] == 0.9
@@ -160,7 +160,7 @@ def test_a_log_of_tqdm_is_read():
 
 
 def test_a_log_of_megatron_is_read():
-    """Iterations that the framework found to be NaN are counted, and batches make samples."""
+    """Megatron's NaN iterations are counted, and the batch size gives the samples per second."""
     run = read_fixture("megatron.log")
     assert (run.step, run.steps_seen) == (200, 100)
     assert run.values == {
@@ -178,7 +178,7 @@ def test_a_log_of_megatron_is_read():
 
 
 def test_a_log_of_torchtitan_is_read():
-    """Colours stand between names and numbers, thousands have commas, and percents are ratios."""
+    """Colour codes, thousands separators and percentages of torchtitan are understood."""
     run = read_fixture("torchtitan.log")
     assert (run.step, run.is_finished) == (5, True)
     assert run.values == {
@@ -208,7 +208,7 @@ def test_a_log_of_torchtitan_is_read():
 def test_common_habits_are_known(
     tmp_path: Path, line: str, step: int | None, values: dict[str, float]
 ):
-    """Lines that people write by hand need no pattern of their own."""
+    """Common formats of hand-written log lines are understood without a user's pattern."""
     path = tmp_path / "train.log"
     path.write_text(line + "\n")
     run = read_all(make_source(path))["train"]
@@ -232,14 +232,14 @@ def test_common_habits_are_known(
     ],
 )
 def test_a_log_without_numbers_of_training_is_no_run(tmp_path: Path, line: str):
-    """Other bars, settings and messages are not taken for training."""
+    """Progress bars without training, settings and messages are not read as a run."""
     path = tmp_path / "train.log"
     path.write_text(line + "\n")
     assert make_source(path).read(math.inf) == ()
 
 
 def test_a_progress_bar_is_seen_before_its_line_ends(tmp_path: Path):
-    """A bar begins with a carriage return, so its last state has no end; it counts after 1 s."""
+    """An unfinished last line, such as a bar after a carriage return, is read after one second."""
     path = tmp_path / "train.log"
     path.write_text("\r" + BAR.format(10, 0.9) + "\r" + BAR.format(20, 0.8))
     clock = Clock()
@@ -255,7 +255,7 @@ def test_a_progress_bar_is_seen_before_its_line_ends(tmp_path: Path):
 
 
 def test_an_evaluation_without_a_line_end_counts_once(tmp_path: Path):
-    """What was read as an unended line is not read again when its end comes."""
+    """A line that was read before its line end is not counted again when the line end follows."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5")
     clock = Clock()
@@ -269,7 +269,7 @@ def test_an_evaluation_without_a_line_end_counts_once(tmp_path: Path):
 
 
 def test_a_repeated_evaluation_in_a_bar_counts_when_it_was_made_again(tmp_path: Path):
-    """An evaluation that gave the same number as the one before is still one."""
+    """A second evaluation with an equal result is counted as another evaluation."""
     shown = "Epoch {0}: 100%|##| 8/8 [00:00<00:00, 9.0it/s, val_loss=0.500]\r"
     ended = "Validation DataLoader 0: 100%|##| 4/4 [00:00<00:00, 9.0it/s]\r"
     path = tmp_path / "train.log"
@@ -279,7 +279,7 @@ def test_a_repeated_evaluation_in_a_bar_counts_when_it_was_made_again(tmp_path: 
 
 
 def test_a_log_that_is_renamed_and_begun_anew_is_followed(tmp_path: Path):
-    """What was written before the renaming is read to its end, and the old file is no run."""
+    """A renamed log is read to its end and is not a second run, and the new log is followed."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\n")
     source = make_source(tmp_path / "train.log*")
@@ -294,7 +294,7 @@ def test_a_log_that_is_renamed_and_begun_anew_is_followed(tmp_path: Path):
 
 
 def test_a_log_that_is_copied_and_truncated_is_followed(tmp_path: Path):
-    """After the truncation the file is read from its start."""
+    """A truncated log is read again from its start."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\nEpoch 2: val_loss: 0.4\n")
     source = make_source(path)
@@ -306,7 +306,7 @@ def test_a_log_that_is_copied_and_truncated_is_followed(tmp_path: Path):
 
 
 def test_a_log_that_was_written_anew_past_the_offset_is_noticed(tmp_path: Path):
-    """A second run may overwrite the log of the first between two readings."""
+    """A log that was overwritten with longer content between two readings is read again."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\n")
     source = make_source(path)
@@ -317,7 +317,7 @@ def test_a_log_that_was_written_anew_past_the_offset_is_noticed(tmp_path: Path):
 
 
 def test_a_large_log_is_read_from_its_end(tmp_path: Path):
-    """Only the last 256 KiB are looked at, without the line that they begin in."""
+    """Of a large log, only the complete lines in the last 256 KiB are read."""
     path = tmp_path / "train.log"
     line = "Epoch 1: val_loss: 0.5000\n"
     path.write_text(line * 100_000)
@@ -326,7 +326,7 @@ def test_a_large_log_is_read_from_its_end(tmp_path: Path):
 
 
 def test_a_backlog_is_read_in_bounded_pieces(tmp_path: Path):
-    """One reading takes at most 4 MiB of a file and some more, and the rest the next time."""
+    """One reading takes about 4 MiB of a file, and the next readings take the rest."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\n")
     still = time.monotonic()
@@ -338,7 +338,7 @@ def test_a_backlog_is_read_in_bounded_pieces(tmp_path: Path):
 
 
 def test_the_deadline_ends_a_reading(tmp_path: Path):
-    """Past it, each reading takes one piece of one file, and all files have their turn."""
+    """After the deadline, each reading takes one piece of one file, and the files take turns."""
     for number in range(3):
         (tmp_path / f"run{number}.log").write_text("Epoch 1: val_loss: 0.5\n")
     source = LogLineSource([str(tmp_path / "*.log")])
@@ -346,7 +346,7 @@ def test_the_deadline_ends_a_reading(tmp_path: Path):
 
 
 def test_an_endless_line_is_passed_over(tmp_path: Path):
-    """The line that begins after its end is read."""
+    """A line that is too long to be kept is skipped, and the following line is read."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\n" + "y" * 300_000)
     source = make_source(path)
@@ -357,7 +357,7 @@ def test_an_endless_line_is_passed_over(tmp_path: Path):
 
 
 def test_an_overlong_line_is_counted(tmp_path: Path):
-    """It is left out although it would match."""
+    """An overlong line is counted as omitted, even if a pattern would match it."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\nEpoch 2: val_loss: 0.4" + " " * 9000 + "\n")
     run = read_all(make_source(path))["train"]
@@ -365,7 +365,7 @@ def test_an_overlong_line_is_counted(tmp_path: Path):
 
 
 def write_logs(directory: Path, *names: str) -> None:
-    """Write logs with one line."""
+    """Write logs of one line each."""
     for name in names:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -373,7 +373,7 @@ def write_logs(directory: Path, *names: str) -> None:
 
 
 def test_runs_are_named_by_what_the_glob_leaves_open(tmp_path: Path):
-    """Their path from the first wildcard on, whatever else there is."""
+    """A run's name is its path from the glob's first wildcard on, without the suffix."""
     write_logs(tmp_path, "a/logs/train.log", "b/logs/train.log", "b/logs/other.out")
     runs = read_all(make_source(tmp_path / "*/logs/*"))
     assert set(runs) == {"a/logs/train", "b/logs/train", "b/logs/other"}
@@ -383,7 +383,7 @@ def test_runs_are_named_by_what_the_glob_leaves_open(tmp_path: Path):
 
 @pytest.mark.parametrize("second", ["b/logs/train.log", "a/logs/eval.log", "a/train.log"])
 def test_a_run_keeps_its_name_when_another_appears(tmp_path: Path, second: str):
-    """In this process and in the next: its series go on under one name."""
+    """A new file does not change the name of an existing run, even after a restart."""
     globs = (tmp_path / "*/logs/*.log", tmp_path / "*/*.log")
     write_logs(tmp_path, "a/logs/train.log")
     source = make_source(*globs)
@@ -396,7 +396,7 @@ def test_a_run_keeps_its_name_when_another_appears(tmp_path: Path, second: str):
 
 
 def test_a_run_keeps_its_name_beside_one_of_another_glob(tmp_path: Path):
-    """Where two globs give the same name, the one that came later has more of its path."""
+    """If two globs give the same name, the later run's name contains more of its path."""
     write_logs(tmp_path, "a/train.log")
     source = make_source(tmp_path / "a/*.log", tmp_path / "b/*.log")
     assert set(read_all(source)) == {"train"}
@@ -410,7 +410,7 @@ def test_a_run_keeps_its_name_beside_one_of_another_glob(tmp_path: Path):
 
 
 def test_a_file_with_two_names_is_one_run(tmp_path: Path):
-    """A link to the latest log does not double it."""
+    """A symbolic link to a log does not create a second run."""
     (tmp_path / "run7.log").write_text("Epoch 1: val_loss: 0.5\n")
     (tmp_path / "latest.log").symlink_to(tmp_path / "run7.log")
     source = make_source(tmp_path / "*.log")
@@ -419,7 +419,7 @@ def test_a_file_with_two_names_is_one_run(tmp_path: Path):
 
 
 def test_the_latest_logs_are_followed(tmp_path: Path):
-    """What is over the bound is counted, and what is older than a day is not even that."""
+    """The newest logs are followed, up to the limit; further logs of the last day are counted."""
     now = time.time()
     for number in range(5):
         path = tmp_path / f"run{number}.log"
@@ -432,7 +432,7 @@ def test_the_latest_logs_are_followed(tmp_path: Path):
 
 
 def test_what_is_not_there_is_quiet(tmp_path: Path):
-    """A log may come later."""
+    """A log that does not exist yet is no complaint and is read when it is created."""
     source = make_source(tmp_path / "logs/*.log")
     assert source.read(math.inf) == ()
     assert source.complaint is None
@@ -442,7 +442,7 @@ def test_what_is_not_there_is_quiet(tmp_path: Path):
 
 
 def test_what_cannot_be_read_is_a_complaint(tmp_path: Path):
-    """It names the file and what to do, and the other logs are read."""
+    """The complaint names the file and the remedy, and the other logs are still read."""
     (tmp_path / "good.log").write_text("Epoch 1: val_loss: 0.5\n")
     bad = tmp_path / "bad.log"
     bad.write_text("Epoch 1: val_loss: 0.5\n")
@@ -451,7 +451,7 @@ def test_what_cannot_be_read_is_a_complaint(tmp_path: Path):
     source.read(math.inf)
     assert len(real) == 2
     real[str(bad)].file.close()
-    real[str(bad)].file.path = str(tmp_path)  # a folder took its place
+    real[str(bad)].file.path = str(tmp_path)  # A folder replaced the file.
     runs = read_all(source)
     assert "good" in runs
     assert source.complaint is not None
@@ -459,7 +459,7 @@ def test_what_cannot_be_read_is_a_complaint(tmp_path: Path):
 
 
 def test_own_patterns_are_tried_first(tmp_path: Path):
-    """A file of patterns teaches lines that nobody else writes."""
+    """A user's patterns are tried before the built-in patterns and may name the run."""
     patterns = tmp_path / "patterns.yml"
     patterns.write_text(
         r"""
@@ -492,7 +492,7 @@ patterns:
 
 
 def test_a_name_that_two_files_give_stays_unique(tmp_path: Path):
-    """The second has its file's name behind it, for no two runs may share one."""
+    """If a pattern gives two files the same run name, the file's name is added to the second."""
     patterns = tmp_path / "patterns.yml"
     patterns.write_text("patterns: [{name: p, regex: 'loss is (?P<loss>.*)', run: mine}]")
     for name in ("a.log", "b.log"):
@@ -502,7 +502,7 @@ def test_a_name_that_two_files_give_stays_unique(tmp_path: Path):
 
 
 def test_a_closed_source_may_be_read_again(tmp_path: Path):
-    """Closing forgets what was followed."""
+    """After a source was closed, its logs are read from the start again."""
     path = tmp_path / "train.log"
     path.write_text("Epoch 1: val_loss: 0.5\n")
     source = make_source(path)
@@ -513,7 +513,10 @@ def test_a_closed_source_may_be_read_again(tmp_path: Path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_another_user_s_logs_hide_none(tmp_path):
-    """Users take turns, whatever their logs tell of their age, and what is left out is counted."""
+    """Logs are chosen from each user in turn, so many newer logs of other users hide no log.
+
+    The logs that are left out are counted.
+    """
     mine = tmp_path / "mine.log"
     mine.write_text("Epoch 1: val_loss: 0.5\n")
     for number in range(40):

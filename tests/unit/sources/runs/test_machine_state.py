@@ -1,4 +1,4 @@
-"""The machine around a rank."""
+"""Tests of the machine state that is reported with a rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MACHINE = Path(__file__).parents[3] / "fixtures/machine"
 
 
 def device(index: int, *pids: int, measurements: Measurements | None) -> AcceleratorReading:
-    """Return a GPU and who holds its memory."""
+    """Return a GPU and the processes that hold its memory."""
     return AcceleratorReading(
         Identity("gpu", index, f"GPU-{index}", "H100", "0000:01:00.0", "550"),
         "ok",
@@ -30,7 +30,7 @@ def device(index: int, *pids: int, measurements: Measurements | None) -> Acceler
 
 
 def surround() -> MachineState:
-    """Return the machine on a machine of three GPUs, of which one cannot be read."""
+    """Return the state of a machine with three GPUs, one of which cannot be read."""
     source = AcceleratorSource(vendors=())
     measured = Measurements(utilization_ratio=0.75, memory_used_bytes=5, power_watts=300.0)
     source.latest = AcceleratorsReading(
@@ -44,12 +44,12 @@ def surround() -> MachineState:
 
 
 def test_a_process_holds_the_devices_whose_memory_it_has():
-    """One may hold several, and several may hold one."""
+    """A process may hold several devices, and a device may be held by several processes."""
     assert surround().holders() == {41: ("GPU-0",), 42: ("GPU-0", "GPU-1")}
 
 
 def test_the_machine_is_described_by_memory_and_by_the_devices_asked_for():
-    """What a device does not report is left out, and so are the devices of others."""
+    """Values that a device does not report and devices that were not requested are left out."""
     assert surround().describe(["GPU-1", "GPU-2", "GPU-9"]) == {
         "memory_available_bytes": 8388608000.0,
         "memory_total_bytes": 16777216000.0,
@@ -60,7 +60,7 @@ def test_the_machine_is_described_by_memory_and_by_the_devices_asked_for():
 
 
 def test_nothing_is_claimed_before_somebody_has_read_the_accelerators(tmp_path: Path):
-    """Nor where `/proc` tells nothing."""
+    """Before the first reading of the accelerators, neither holders nor values are reported."""
     for source in (None, AcceleratorSource(vendors=())):
         machine = MachineState(source, roots=Roots(procfs=tmp_path))
         assert machine.holders() == {}
@@ -68,7 +68,7 @@ def test_nothing_is_claimed_before_somebody_has_read_the_accelerators(tmp_path: 
 
 
 def test_memory_that_the_kernel_does_not_report_is_not_described(tmp_path: Path):
-    """The total is told without it."""
+    """The total memory is reported even if the available memory is unknown."""
     (tmp_path / "meminfo").write_text("MemTotal: 2 kB\n")
     state = MachineState(None, roots=Roots(procfs=tmp_path))
     assert state.describe(()) == {"memory_total_bytes": 2048.0}

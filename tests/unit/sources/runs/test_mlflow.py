@@ -1,4 +1,4 @@
-"""Runs that MLflow writes to a folder."""
+"""Tests of runs that MLflow writes to a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ status: {status}
 
 
 def write_run(folder: Path, *, status: int = 1) -> list[FoundFile]:
-    """Write a run as MLflow does, and give its `meta.yaml`."""
+    """Write a run as MLflow does, and return its `meta.yaml`."""
     run = folder / "mlruns/0/6f"
     (run / "metrics/train").mkdir(parents=True, exist_ok=True)
     (run / "metrics/system").mkdir(exist_ok=True)
@@ -35,7 +35,10 @@ def write_run(folder: Path, *, status: int = 1) -> list[FoundFile]:
 
 
 def test_a_run_has_its_name_its_totals_and_its_metrics(tmp_path: Path):
-    """Metrics of the machine are left out, and an incomplete line waits."""
+    """A run is read with its name, total epochs and metrics.
+
+    System metrics and incomplete lines are left out.
+    """
     found = write_run(tmp_path)
     source = MlflowSource(held=lambda: found)
     (run,) = source.read(math.inf)
@@ -51,14 +54,14 @@ def test_a_run_has_its_name_its_totals_and_its_metrics(tmp_path: Path):
 
 
 def test_a_run_that_finished_says_so(tmp_path: Path):
-    """The status is a number in `meta.yaml`."""
+    """A run is finished if the status in `meta.yaml` is 3."""
     found = write_run(tmp_path, status=3)
     (run,) = MlflowSource(held=lambda: found).read(math.inf)
     assert run.is_finished is True
 
 
 def test_links_in_a_run_are_not_followed(tmp_path: Path):
-    """A metric that is a link elsewhere is left out."""
+    """A metric file that is a symbolic link is ignored."""
     found = write_run(tmp_path)
     (tmp_path / "secret").write_text("1764000002000 42.0 20\n")
     (tmp_path / "mlruns/0/6f/metrics/linked").symlink_to(tmp_path / "secret")
@@ -67,7 +70,7 @@ def test_links_in_a_run_are_not_followed(tmp_path: Path):
 
 
 def test_a_line_of_another_form_is_no_metric():
-    """A line has three numbers."""
+    """A line that does not consist of three numbers is not read as a metric."""
     assert parse_metric("1764000002000 0.5 20") == (1764000002.0, 0.5, 20)
     assert parse_metric("1764000002000 0.5") is None
     assert parse_metric("a b c") is None

@@ -1,4 +1,4 @@
-"""Numbers in lines of text."""
+"""Tests of the recognition of numbers in lines of text."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from trainvitals.sources.runs.named_numbers import find_pairs, parse_number
     ],
 )
 def test_a_number_is_read(text: str, number: float):
-    """Separators, percents and exponents are understood."""
+    """Thousands separators, percentages and exponents are understood."""
     assert parse_number(text) == number
 
 
 def test_nan_is_a_number():
-    """Python and C write it differently."""
+    """Both spellings, Python's `nan` and `NaN`, are read as NaN."""
     assert math.isnan(parse_number("nan") or 0.0)
     assert math.isnan(parse_number("NaN") or 0.0)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1a", "1_0", "1,23", "0x10", "1.2.3", "--1", "9" * 50])
 def test_what_is_no_number_is_none(text: str):
-    """Python would read some of them."""
+    """Text that is not a decimal number is rejected, even if Python's `float` accepts it."""
     assert parse_number(text) is None
 
 
@@ -63,18 +63,18 @@ def test_what_is_no_number_is_none(text: str):
     ],
 )
 def test_pairs_are_found(text: str, pairs: list[tuple[str, float]]):
-    """Whatever stands between them; numbers with units and times of day are none."""
+    """Pairs are found with any separator; times of day and numbers with units are not pairs."""
     assert find_pairs(text) == pairs
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_searched(text: str):
-    """Nothing is raised, and every name begins with a letter or an underscore."""
+    """Searching arbitrary text raises no exception, and every name begins with a letter or `_`."""
     parse_number(text)
     assert all(name[0].isalpha() or name[0] == "_" for name, _ in find_pairs(text))
 
 
 @given(st.floats(allow_nan=False))
 def test_what_python_prints_is_read(number: float):
-    """The shortest form comes back exactly."""
+    """The shortest representation that Python prints is read as exactly the same number."""
     assert parse_number(repr(number)) == number

@@ -1,4 +1,4 @@
-"""Run directories in other mount namespaces."""
+"""Tests of run directories in other mount namespaces."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _permission():
 
 
 def test_who_makes_many_namespaces_has_one_turn_at_a_time(tmp_path: Path):
-    """However low the numbers of their processes, root's containers are among those looked at."""
+    """Processes are chosen from each user in turn, so root's containers are among the first."""
     procfs = tmp_path / "proc"
     for pid, user in [("self", 0), *((str(pid), 1000) for pid in range(1, 400)), ("900", 0)]:
         (procfs / pid / "ns").mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_who_makes_many_namespaces_has_one_turn_at_a_time(tmp_path: Path):
 
 
 def test_the_directories_of_one_user_share_files():
-    """A user with sixty directories has half of what there is, beside one with a single one."""
+    """The file limit is divided among users and then among each user's directories."""
     containers = ContainerDirectories(RUNS)
     for number in range(61):
         key = FileKey(number, 1)
@@ -60,17 +60,20 @@ def test_the_directories_of_one_user_share_files():
 
 
 def start_container(runs: Path = RUNS, before: str = "") -> Trainer:
-    """Start a trainer in a container that has its own /dev/shm."""
+    """Start a trainer in a container that has its own `/dev/shm`."""
     return Trainer(runs, wrapper=[*CONTAINER, "sh", "-c", before + OWN_SHM, "sh"])
 
 
 def open_descriptors() -> int:
-    """Count the open descriptors of this process."""
+    """Return the number of open descriptors of this process."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_a_trainer_that_shares_nothing_is_read():
-    """Its values, its host PID and its end come out of the container, and stay for a while."""
+    """The values, host PID and ending of a trainer in a container are read.
+
+    They remain known for 15 minutes after the container's end.
+    """
     before = open_descriptors()
     containers = ContainerDirectories(RUNS)
     with start_container() as trainer:
@@ -96,7 +99,7 @@ def test_a_trainer_that_shares_nothing_is_read():
 
 
 def test_each_directory_is_found_once():
-    """Two containers have two directories; those that share ours show nothing more."""
+    """Each container's own directory is found once, and our own directory is not returned."""
     shared = Trainer(RUNS, wrapper=("unshare", "--mount"))
     with shared, start_container() as one, start_container() as two:
         assert len(list(RUNS.iterdir())) == 1
@@ -111,7 +114,7 @@ def test_each_directory_is_found_once():
 
 
 def find_and_close(**keywords):
-    """Find directories and close them."""
+    """Find run directories, close them, and return them."""
     found = find_run_directories(RUNS, **keywords)
     for directory in found:
         os.close(directory.descriptor)
@@ -119,7 +122,7 @@ def find_and_close(**keywords):
 
 
 def test_a_search_is_repeated_after_15_seconds():
-    """Between two searches a new container is not seen."""
+    """A container that starts between two searches is found at the next search."""
     containers = ContainerDirectories(RUNS)
     assert containers.find(1000.0) == ()
     with start_container():
@@ -130,7 +133,7 @@ def test_a_search_is_repeated_after_15_seconds():
 
 
 def test_containers_share_a_number_of_files(monkeypatch):
-    """Whoever makes many mount namespaces takes neither our memory nor our time."""
+    """Containers share one limit on files, and each container keeps its living ranks."""
     monkeypatch.setattr(namespaces, "_MOST_FILES", 8)
     copies = "for i in 1 2 3 4 5 6; do cp $(ls $0/*.tv | head -n 1) $0/$i.tv; done"
     with start_container() as one, start_container() as two:
@@ -147,12 +150,12 @@ def test_containers_share_a_number_of_files(monkeypatch):
 
 
 def find_inner(trainer: Trainer) -> int:
-    """Find the process inside, which is the child of `unshare`."""
+    """Return the PID of the child process of `unshare`."""
     return int(Path(f"/proc/{trainer.pid}/task/{trainer.pid}/children").read_text())
 
 
 def test_what_there_is_no_time_for_is_searched_the_next_time():
-    """What is known is read, whoever fills the directories of the others."""
+    """Directories for which a reading has no time left are searched at the next reading."""
     with start_container(), start_container():
         ticks = iter([0.0, 9.0, 10.0, 19.0])
         containers = ContainerDirectories(RUNS, monotonic=lambda: next(ticks))
@@ -162,8 +165,8 @@ def test_what_there_is_no_time_for_is_searched_the_next_time():
 
 
 def test_directories_of_late_containers_are_bounded(monkeypatch):
-    """Whoever mounts another one every minute keeps the latest."""
-    gc.collect()  # what others left behind must not be closed meanwhile
+    """Only the latest directories of ended containers are kept open, up to the limit."""
+    gc.collect()  # Close what other tests left behind before descriptors are counted.
     monkeypatch.setattr(namespaces, "_MOST_GONE", 1)
     before = open_descriptors()
     containers = ContainerDirectories(RUNS)
@@ -172,12 +175,12 @@ def test_directories_of_late_containers_are_bounded(monkeypatch):
     assert len(containers.find(1015.0)) == 1
     containers.close()
     assert open_descriptors() == before
-    containers.close()  # searches no more
+    containers.close()  # The second call finds nothing to close.
     assert open_descriptors() == before
 
 
 def test_a_link_inside_a_container_leads_nowhere(tmp_path: Path):
-    """A link in the container's directory would lead to a place of ours."""
+    """A symbolic link in a container is not followed, because it would lead to a path outside."""
     (tmp_path / "secret").mkdir()
     link = f"ln -s {tmp_path}/secret {RUNS}; "
     command = f"mount -t tmpfs tmpfs /dev/shm && {link} echo ready; read line"
@@ -190,7 +193,7 @@ def test_a_link_inside_a_container_leads_nowhere(tmp_path: Path):
 
 
 def test_who_may_not_look_finds_nothing():
-    """Another user's processes are passed over without a word."""
+    """Processes of other users are skipped without an error if access is denied."""
     with start_container():
         assert len(find_and_close()) == 1
         os.seteuid(65534)
@@ -201,12 +204,12 @@ def test_who_may_not_look_finds_nothing():
 
 
 def test_a_machine_without_proc_has_no_containers(tmp_path: Path):
-    """Where /proc does not show processes, nothing is found."""
+    """If `/proc` shows no processes, no directory is found."""
     assert find_and_close(procfs=tmp_path) == ()
 
 
 def test_a_directory_that_turns_out_to_be_ours_is_let_go():
-    """What is read as our own run directory is not read a second time as a container's."""
+    """A container's directory that is also our own run directory is closed and not read twice."""
     containers = ContainerDirectories(RUNS)
     with start_container():
         (directory,) = containers.find(1000.0)

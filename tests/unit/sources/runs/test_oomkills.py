@@ -1,4 +1,4 @@
-"""Counts of OOM kills in control groups of both versions."""
+"""Tests of the OOM kill counts of control groups of versions 1 and 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainvitals.sources.runs.oomkills import OomKills, find_oom_file
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file and the directories above it."""
+    """Write a file and create its parent directories."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -28,14 +28,14 @@ def write(path: Path, text: str) -> None:
     ],
 )
 def test_the_file_is_found_for_both_versions(tmp_path: Path, lines, expected):
-    """Version 1 wins where it has the memory; what lies outside of what we see is not looked for."""
+    """Version 1 is preferred if it controls memory; a group outside the hierarchy is ignored."""
     write(tmp_path / "7/cgroup", lines)
     found = find_oom_file(7, procfs=tmp_path, cgroupfs=tmp_path / "cg")
     assert found == (None if expected is None else str(tmp_path / expected))
 
 
 def test_a_process_that_is_gone_has_no_group(tmp_path: Path):
-    """A PID without a directory in /proc has no count."""
+    """A PID without a directory in `/proc` has no control group file."""
     assert find_oom_file(7, procfs=tmp_path) is None
 
 
@@ -49,7 +49,7 @@ def test_a_process_that_is_gone_has_no_group(tmp_path: Path):
     ],
 )
 def test_kills_are_counted(tmp_path: Path, text, expected):
-    """The line oom_kill counts, and no line whose name begins alike."""
+    """The line `oom_kill` is read, and lines whose names begin with `oom_kill` are ignored."""
     write(tmp_path / "memory.events", text)
     kills = OomKills()
     assert kills.count(str(tmp_path / "memory.events")) == expected
@@ -57,7 +57,7 @@ def test_kills_are_counted(tmp_path: Path, text, expected):
 
 
 def test_a_round_reads_once_and_the_next_anew(tmp_path: Path):
-    """Within a round the count stays, unless it is asked for now."""
+    """Within a round, `count` reads a file once, and `count_now` always reads the file."""
     path = tmp_path / "memory.events"
     write(path, "oom_kill 1\n")
     kills = OomKills()
@@ -72,7 +72,7 @@ def test_a_round_reads_once_and_the_next_anew(tmp_path: Path):
 
 
 def test_a_missing_file_is_none_until_it_comes(tmp_path: Path):
-    """A group without the memory controller counts nothing; many are bounded."""
+    """A group without a counter file has no count, and at most 64 files are open at a time."""
     kills = OomKills()
     assert kills.count_now(str(tmp_path / "memory.events")) is None
     for number in range(65):

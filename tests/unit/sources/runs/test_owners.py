@@ -1,4 +1,4 @@
-"""Whose run files count, and whose turn it is."""
+"""Tests of the users whose run files are read, and of the turns between users."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from trainvitals.sources.runs.owners import Users, is_trusted, parse_users, take
 
 
 def first_of(word: str) -> str:
-    """Return the group of a word in these tests."""
+    """Return the first letter, which is the group of a word in these tests."""
     return word[0]
 
 
 def test_groups_take_turns_and_keep_their_order():
-    """The group of the first word begins; who has none left is passed over."""
+    """The group of the first word begins, and groups without remaining words are skipped."""
     words = ["a1", "a2", "b1", "a3", "c1", "c2"]
     assert take_turns(words, first_of) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
 def test_groups_of_a_group_take_turns_within_it():
-    """However many groups a group has of its own, it has one turn at a time."""
+    """A group has one turn at a time, regardless of the number of its subgroups."""
     words = ["ax1", "ay1", "az1", "ax2", "b1", "b2"]
     turns = take_turns(words, first_of, lambda word: word[1])
     assert turns == ["ax1", "b1", "ay1", "b2", "az1", "ax2"]
@@ -37,7 +37,7 @@ def test_groups_of_a_group_take_turns_within_it():
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3))))
 def test_the_first_places_are_shared_out(things):
-    """Nothing is lost, and no group is two ahead of another that still has something."""
+    """Nothing is lost, and no waiting group is more than one turn behind another group."""
     turns = take_turns(things, lambda thing: thing[0])
     assert Counter(turns) == Counter(things)
     sizes = Counter(group for group, _ in things)
@@ -48,14 +48,14 @@ def test_the_first_places_are_shared_out(things):
 
 
 def test_every_user_counts_unless_some_are_named():
-    """No flag, and one without a name, leave nobody out."""
+    """All users are included if no user is named."""
     for users in (Users(), parse_users([]), parse_users(["", " , "])):
         assert 0 in users
         assert 4_000_000_000 in users
 
 
 def test_users_are_named_by_name_number_and_range():
-    """Several are separated by commas or given one by one."""
+    """Users may be separated by commas or given in several arguments."""
     users = parse_users(["root, 7", "1000-1002"])
     assert [user for user in (*range(10), *range(998, 1005)) if user in users] == [
         *(0, 7),
@@ -76,7 +76,7 @@ def test_users_are_named_by_name_number_and_range():
     ],
 )
 def test_other_users_are_refused(text: str, reason: str):
-    """The message repeats the word, and shows how to write it."""
+    """The message repeats the invalid word and shows the valid forms."""
     with pytest.raises(ConfigurationError) as refused:
         parse_users([text])
     assert str(refused.value).startswith(f"--run-dir.users {text}: {reason}; write names, ")
@@ -84,13 +84,13 @@ def test_other_users_are_refused(text: str, reason: str):
 
 @given(st.text())
 def test_any_text_names_users_or_is_refused(text):
-    """Nothing but a ConfigurationError comes of it."""
+    """Parsing arbitrary text raises no exception other than `ConfigurationError`."""
     with suppress(ConfigurationError):
         assert isinstance(0 in parse_users([text]), bool)
 
 
 def test_root_and_we_are_trusted():
-    """Nobody else is."""
+    """Only root and the user of this process are trusted."""
     assert is_trusted(0)
     assert is_trusted(os.geteuid())
     assert not is_trusted(os.geteuid() + 12345)
@@ -98,7 +98,10 @@ def test_root_and_we_are_trusted():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_another_user_s_event_files_hide_none(tmp_path):
-    """Users take turns, whatever their files tell of their age, and what is left out is counted."""
+    """Event files are chosen from each user in turn, so newer files of others hide no run.
+
+    The files that are left out are counted.
+    """
     for number in range(41):
         folder = tmp_path / f"run{number:02}"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What is said of a run directory that another user made, or that is open to all."""
+"""Tests of the check of the run directory's owner and mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MALLORY = 54321
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """The run directory."""
+    """A run directory, whose path contains a space."""
     path = tmp_path / "the runs"
     path.mkdir()
     return path
@@ -23,21 +23,21 @@ def runs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(runs: Path) -> int:
-    """The number of a user who does not own the directory, and neither does root."""
+    """The ID of a user other than root who does not own the directory."""
     if os.geteuid() == 0:
         os.chown(runs, MALLORY, -1)
     return MALLORY + 1
 
 
 def test_a_directory_of_root_or_ours_is_as_it_should_be(runs: Path):
-    """With the mode that the first run gives it, and closed where it is one that was chosen."""
+    """A directory of root or of this user has no problem with mode 1777, 755 or 700."""
     for mode in (0o1777, 0o755, 0o700):
         runs.chmod(mode)
         assert find_exposure(runs) is None
 
 
 def test_there_may_be_none(tmp_path: Path, runs: Path):
-    """What is no directory is refused elsewhere."""
+    """A path that does not exist or is not a directory has no problem."""
     (tmp_path / "link").symlink_to(runs)
     (tmp_path / "file").touch()
     for name in ("missing", "link", "file", "file/below"):
@@ -48,7 +48,7 @@ def test_there_may_be_none(tmp_path: Path, runs: Path):
 def test_another_user_s_directory_is_named_with_what_that_user_may(
     runs: Path, reader: int, mode: int
 ):
-    """Its owner may remove every file in it, whatever its mode."""
+    """The owner may remove all files in the directory, regardless of its mode."""
     runs.chmod(mode)
     found = find_exposure(runs, user=reader)
     assert found is not None
@@ -59,7 +59,7 @@ def test_another_user_s_directory_is_named_with_what_that_user_may(
 
 
 def test_in_the_usual_directory_others_have_no_runs_if_its_owner_closed_it(runs: Path, reader: int):
-    """Where everybody's runs are looked for."""
+    """If the owner has closed the default directory, the problem hides runs of other users."""
     found = find_exposure(runs, user=reader, usual=runs)
     assert found is not None
     assert found.words.endswith("and other users cannot have runs there")
@@ -67,7 +67,7 @@ def test_in_the_usual_directory_others_have_no_runs_if_its_owner_closed_it(runs:
 
 
 def test_root_may_have_closed_the_usual_directory_on_purpose(runs: Path):
-    """It is said, as Docker makes such a directory, and it is no failure."""
+    """A default directory that root closed is reported, but does not count as hiding runs."""
     found = find_exposure(runs, usual=runs)
     assert found is not None
     assert found.words.endswith("and other users cannot have runs there")
@@ -76,7 +76,7 @@ def test_root_may_have_closed_the_usual_directory_on_purpose(runs: Path):
 
 
 def test_without_the_sticky_bit_every_user_may_remove_files(runs: Path):
-    """The command adds it."""
+    """A directory that all users may write to needs the sticky bit, which the command sets."""
     runs.chmod(0o777)
     found = find_exposure(runs)
     assert found is not None
@@ -86,7 +86,7 @@ def test_without_the_sticky_bit_every_user_may_remove_files(runs: Path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give the directory away")
 def test_it_is_logged_once_and_is_a_failure_while_runs_are_kept_away(runs: Path, caplog):
-    """Each thing is told a single time, though the owner may change the mode for ever."""
+    """Each problem is logged once, although the owner may change the mode repeatedly."""
     caplog.set_level(logging.WARNING, logger="trainvitals")
     check = OwnershipCheck(runs, usual=runs)
     told = []

@@ -1,4 +1,4 @@
-"""Patterns that users write."""
+"""Tests of the files with a user's log patterns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trainvitals.sources.runs.patterns import Pattern, is_match, read_patterns
 
 
 def read(tmp_path: Path, text: str) -> tuple[Pattern, ...]:
-    """Read a file of patterns."""
+    """Write a file of patterns and read it."""
     path = tmp_path / "patterns.yml"
     path.write_text(text, encoding="utf-8")
     return read_patterns(path)
 
 
 def test_every_key_is_read(tmp_path: Path):
-    """Each becomes an attribute of the pattern."""
+    """Each key of an entry becomes an attribute of the pattern."""
     text = r"""
 patterns:
   - name: mine
@@ -52,7 +52,7 @@ patterns:
 
 
 def test_the_example_of_the_docstring_works(tmp_path: Path):
-    """It can be copied as it stands."""
+    """The example in the module's docstring is a valid file of patterns."""
     text = (module.__doc__ or "").partition("val loss 2.1`::\n")[2].partition("\n**Time.**")[0]
     one, two = read(tmp_path, text)
     assert is_match(one, "iter 100: loss 2.3412, time 50.20ms")
@@ -118,7 +118,7 @@ def test_the_example_of_the_docstring_works(tmp_path: Path):
     ],
 )
 def test_a_wrong_entry_is_refused(tmp_path: Path, text: str, message: str):
-    """The message names the file, the entry and what to do, in one line."""
+    """The message is one line and names the file, the entry and the remedy."""
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, text)
     said = str(caught.value)
@@ -143,13 +143,13 @@ def test_a_wrong_entry_is_refused(tmp_path: Path, text: str, message: str):
 def test_the_square_of_the_length_is_for_shorter_lines(
     tmp_path: Path, expression: str, longest: int
 ):
-    """What takes linear time reads the longest lines."""
+    """Only an expression that takes linear time is tried on the longest lines."""
     (pattern,) = read(tmp_path, f"patterns: [{{name: a, regex: '{expression}'}}]")
     assert pattern.longest == longest
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path):
-    """The message names the flag."""
+    """The message for a missing file names the flag `--trainlog.patterns`."""
     with pytest.raises(ConfigurationError, match=r"No such file .*; correct --trainlog\.patterns"):
         read_patterns(tmp_path / "none.yml")
 
@@ -169,7 +169,7 @@ def test_a_missing_file_is_an_error(tmp_path: Path):
     )
 )
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: object):
-    """Nothing but a configuration error is raised."""
+    """Reading an arbitrary file raises no exception other than `ConfigurationError`."""
     path = tmp_path_factory.getbasetemp() / f"any{os.getpid()}.yml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     try:

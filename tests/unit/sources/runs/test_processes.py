@@ -1,4 +1,4 @@
-"""Processes of somebody else: how they stand and how they ended."""
+"""Tests of the state and the exit of processes that are not children of the reader."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STAT = "7 (a) R (b) D 1 7 7 0 -1 4194560 9 9 9 9 9 9 9 9 20 0 1 0 4711 1 1 1" + 
 
 @pytest.fixture
 def sleeper():
-    """A process that sleeps; collected at the end."""
+    """A process that sleeps until the test ends."""
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
 
 
 def test_a_name_with_brackets_does_not_confuse(tmp_path: Path):
-    """State and start time are read behind the last bracket of the name."""
+    """The state and the start time are read after the last bracket of the process name."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7/stat").write_text(STAT)
     state = read_process_state(7, procfs=tmp_path)
@@ -36,21 +36,21 @@ def test_a_name_with_brackets_does_not_confuse(tmp_path: Path):
 
 @pytest.mark.parametrize("text", ["", "7 (a", "7 (a) S", "7 (a) S" + " x" * 40])
 def test_a_state_that_makes_no_sense_is_none(tmp_path: Path, text: str):
-    """What is not as the kernel writes it tells nothing."""
+    """A `stat` file that does not have the kernel's format is read as no state."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7/stat").write_text(text)
     assert read_process_state(7, procfs=tmp_path) is None
 
 
 def test_a_process_that_is_not_there_has_no_state():
-    """Above the highest PID there is nobody."""
+    """A PID without a process has no state, and the process cannot be watched."""
     assert read_process_state(1 << 22) is None
     with pytest.raises(OSError, match="No such process"):
         Watch((1 << 22) - 1)
 
 
 def test_a_stopped_process_is_seen(sleeper):
-    """SIGSTOP shows as T, and it lives."""
+    """A process that is stopped with SIGSTOP is alive and in state T."""
     watch = Watch(sleeper.pid)
     wait_until(lambda: watch.read_letter() == "S")
     os.kill(sleeper.pid, signal.SIGSTOP)
@@ -62,7 +62,7 @@ def test_a_stopped_process_is_seen(sleeper):
 
 
 def test_a_zombie_is_dead_and_tells_its_signal(sleeper):
-    """A process that nobody collected is dead at once; the kernel tells the signal."""
+    """A zombie is dead, and the kernel reports the signal that killed the process."""
     watch = Watch(sleeper.pid)
     os.kill(sleeper.pid, signal.SIGKILL)
     wait_until(watch.is_dead)
@@ -83,7 +83,7 @@ def test_a_zombie_is_dead_and_tells_its_signal(sleeper):
     ],
 )
 def test_a_collected_process_still_tells_how_it_ended(command, expected):
-    """Somebody who is not its parent learns the status after the parent took it."""
+    """A process that is not the parent can read the exit status after the parent has waited."""
     shell = f"{{ read line; {command}; }} <&3 & echo $!; wait $!; echo collected; read line"
     process = subprocess.Popen(
         ["bash", "-c", f"exec 3<&0; {shell}"], stdin=-1, stdout=-1, stderr=-1, text=True
@@ -102,7 +102,10 @@ def test_a_collected_process_still_tells_how_it_ended(command, expected):
 
 @pytest.mark.skipif(not kernel_tells_exits(), reason="the kernel tells exits from 6.15 on")
 def test_a_zombie_with_exit_code_0_tells_it_later():
-    """The state of a zombie shows a 0 to those who may not know, so it is not taken for one."""
+    """An exit code of 0 is reported only after the zombie's parent has waited for it.
+
+    Before that, the kernel also shows 0 to readers that may not know the exit code.
+    """
     with subprocess.Popen(["true"]) as process:
         watch = Watch(process.pid)
         wait_until(watch.is_dead)
@@ -114,7 +117,7 @@ def test_a_zombie_with_exit_code_0_tells_it_later():
 
 
 def test_a_foreign_proc_is_not_believed(sleeper, tmp_path: Path):
-    """A /proc that shows another process under that PID shows nothing of ours."""
+    """A `/proc` that shows another process with the same PID is ignored."""
     (tmp_path / str(sleeper.pid)).mkdir()
     (tmp_path / str(sleeper.pid) / "stat").write_text(STAT)
     watch = Watch(sleeper.pid, start_ticks=4712, procfs=tmp_path)
@@ -127,14 +130,14 @@ def test_a_foreign_proc_is_not_believed(sleeper, tmp_path: Path):
 
 
 def test_a_python_without_pidfd_cannot_watch(sleeper, monkeypatch):
-    """A Python that was built for an older kernel says so."""
+    """A Python without `os.pidfd_open` raises an error that names the function."""
     monkeypatch.delattr(os, "pidfd_open")
     with pytest.raises(OSError, match=r"no os\.pidfd_open"):
         Watch(sleeper.pid)
 
 
 def test_a_mapped_file_is_found_by_its_number(tmp_path: Path):
-    """Only what is mapped to be written to counts; what `/proc` does not show may be so."""
+    """Only writable shared mappings count; an unreadable or very long list may contain the file."""
     (tmp_path / "42").mkdir()
     maps = tmp_path / "42/maps"
     maps.write_text(
@@ -149,4 +152,4 @@ def test_a_mapped_file_is_found_by_its_number(tmp_path: Path):
     maps.write_text("")
     assert may_map(42, 4711, procfs=tmp_path)
     maps.write_text("7f0000008000-7f000000c000 rw-p 00000000 00:00 0 \n" * 6000)
-    assert may_map(42, 4711, procfs=tmp_path)  # too long a list to look at all of it
+    assert may_map(42, 4711, procfs=tmp_path)  # The list is too long to be read completely.

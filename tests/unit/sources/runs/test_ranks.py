@@ -1,4 +1,4 @@
-"""Runs that the client tells of, and event files or a log too."""
+"""Tests of runs that the client instruments and that also have event files or a log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEAD = replace(LIVING, ending=Ending("unknown", None, None, None, 2000.0, "It is
 
 
 def find(run: str, path: str, last_time: float = 1500.0) -> FoundRun:
-    """Return a found run that logged nothing but this."""
+    """Return a run that was found in a file."""
     return FoundRun(
         run=run,
         source="tensorboard",
@@ -64,14 +64,17 @@ def find(run: str, path: str, last_time: float = 1500.0) -> FoundRun:
     ],
 )
 def test_an_event_file_is_its_process_s(name: str, start: Start, is_kept: bool):  # noqa: FBT001
-    """The name of the file says which process made it; one of the same number is another."""
+    """The name of an event file shows its host, PID and time, and so the process that wrote it.
+
+    A process that reused the PID at another time is not the writer.
+    """
     run = find("version_0", f"/logs/version_0/events.out.tfevents.{name}")
     assert leave_out_instrumented([run], [start]) == [run] * is_kept
 
 
 @pytest.mark.parametrize("path", ["train.log", "/", "", "a.b.c", "1003.node-1.example.42.0"])
 def test_other_files_say_nothing_of_a_process(path: str):
-    """A log may be anybody's."""
+    """The name of any other file does not show which process wrote the file."""
     run = find("version_0", path)
     assert leave_out_instrumented([run], [LIVING]) == [run]
 
@@ -85,11 +88,11 @@ def test_a_name_belongs_to_the_client_s_run_until_a_minute_after_its_end(
     start: Start,
     is_kept: bool,  # noqa: FBT001
 ):
-    """Who goes on under the name of a run that ended is another one."""
+    """A log that is written to more than a minute after the end of a run is another run's log."""
     run = find("bert", "/logs/bert.log", last_time)
     assert leave_out_instrumented([run], [start]) == [run] * is_kept
 
 
 def test_a_later_start_keeps_the_name():
-    """One of several starts of a run is enough."""
+    """A run is left out if one of its several starts is still alive."""
     assert leave_out_instrumented([find("bert", "bert.log", 9000.0)], [DEAD, LIVING]) == []

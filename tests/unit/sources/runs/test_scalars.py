@@ -1,4 +1,4 @@
-"""The numbers of one run, gathered."""
+"""Tests of the values that are collected for one run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from trainvitals.sources.runs.scalars import FoundRun, RunScalars
 
 
 def describe(scalars: RunScalars) -> FoundRun:
-    """Return all that is known."""
+    """Return the run with all its values."""
     return scalars.describe("run", "log", "path", started_time=None, last_time=0.0)
 
 
 def test_nothing_is_known_at_first():
-    """Unknown is absent."""
+    """Values that were not logged are absent."""
     scalars = RunScalars()
     assert scalars.is_empty
     assert describe(scalars) == FoundRun(
@@ -36,7 +36,7 @@ def test_nothing_is_known_at_first():
 
 
 def test_a_better_name_takes_the_word_over():
-    """What had it before becomes a free metric."""
+    """The value of the less suitable name becomes a free metric."""
     scalars = RunScalars()
     scalars.record("train_loss_epoch", 0.5)
     assert describe(scalars).values == {"loss": 0.5}
@@ -47,7 +47,7 @@ def test_a_better_name_takes_the_word_over():
 
 
 def test_accuracies_are_better_when_they_are_higher():
-    """They are watched where there is no validation loss."""
+    """The highest accuracy is the best; accuracies are compared only without a validation loss."""
     scalars = RunScalars()
     for accuracy in (0.5, 0.75, 0.7, 0.75):
         scalars.record("val_acc", accuracy)
@@ -59,7 +59,7 @@ def test_accuracies_are_better_when_they_are_higher():
 
 
 def test_names_are_bounded():
-    """64 free metrics are kept, further ones are counted, and of endless names no more than 1024."""
+    """At most 64 free metrics are kept, and at most 1024 names are counted."""
     scalars = RunScalars()
     for number in range(70):
         scalars.record(f"m{number}", 1.0)
@@ -72,7 +72,7 @@ def test_names_are_bounded():
 
 
 def test_a_name_of_endless_length_is_left_out():
-    """A tag of an event file may have a megabyte, and a thousand of them would be kept."""
+    """A name of more than 512 characters is left out, as a tag may contain a megabyte."""
     scalars = RunScalars()
     scalars.record("m" * 513, 1.0)
     assert (describe(scalars).metrics, describe(scalars).omitted) == ({}, 1)
@@ -81,7 +81,7 @@ def test_a_name_of_endless_length_is_left_out():
 
 
 def test_a_run_has_a_name_that_can_be_shown():
-    """Bytes that are no text and line feeds become underscores; the end of a long path is left."""
+    """Invalid bytes and line feeds become underscores, and only the end of a long name is kept."""
     scalars = RunScalars()
     name = "a" * 100 + "/\udcff\n" + "b" * 126
     run = scalars.describe(name, "log", "path", started_time=None, last_time=0.0)
@@ -89,7 +89,7 @@ def test_a_run_has_a_name_that_can_be_shown():
 
 
 def test_steps_are_counted_from_the_first_that_was_seen():
-    """Going back adds nothing, and neither does the first step of another attempt."""
+    """Going back to an earlier step, and the first step after a resume, add no steps."""
     scalars = RunScalars()
     for step in (1000, 1010, 1005, 1020):
         scalars.move(step)
@@ -101,7 +101,7 @@ def test_steps_are_counted_from_the_first_that_was_seen():
 
 
 def test_the_time_of_a_step_is_reckoned_from_the_last_two():
-    """A time that was logged comes first."""
+    """The step time is estimated from the last two steps, unless a step time was logged."""
     scalars = RunScalars()
     scalars.move(10, 1000.0)
     scalars.move(20, 1005.0)
@@ -113,7 +113,7 @@ def test_the_time_of_a_step_is_reckoned_from_the_last_two():
 
 
 def test_a_step_that_goes_on_takes_back_the_end():
-    """A run that trains again has not ended."""
+    """A run that continues with a new step after its logged end is not finished."""
     scalars = RunScalars()
     scalars.move(10)
     scalars.is_finished = True
@@ -124,7 +124,7 @@ def test_a_step_that_goes_on_takes_back_the_end():
 
 
 def test_values_that_are_no_numbers_are_kept_and_counted():
-    """The truth is shown, not the last good value."""
+    """A NaN or infinite value replaces the last finite value and is counted."""
     scalars = RunScalars()
     scalars.record("loss", 0.5)
     scalars.record("loss", math.nan)

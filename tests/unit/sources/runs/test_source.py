@@ -1,4 +1,4 @@
-"""All runs of a machine, from real processes, run files and event files."""
+"""Tests of the training source with real processes, run files, logs and event files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
 
 
 class Clock:
-    """The time of day, which a test may set."""
+    """The time of day, which a test may move forward."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -42,19 +42,19 @@ class Clock:
 
 
 class Holders(MachineState):
-    """MachineState in which processes hold what a test says."""
+    """A machine state in which a test determines the accelerators that processes hold."""
 
     def __init__(self) -> None:
         super().__init__()
         self.held: dict[int, tuple[str, ...]] = {}
 
     def holders(self) -> dict[int, tuple[str, ...]]:
-        """Return what a test said."""
+        """Return the accelerators that the test set."""
         return self.held
 
 
 class Machine:
-    """A run directory and what reads it."""
+    """A run directory and the training source that reads it."""
 
     def __init__(self, directory: Path, **options: object) -> None:
         self.runs = directory / "runs"
@@ -71,16 +71,16 @@ class Machine:
         )
 
     def read(self) -> RunsReading:
-        """Read everything."""
+        """Read all runs."""
         return self.source.read(time.monotonic() + 5)
 
     def rank(self) -> RankReading:
-        """Read everything, which is one rank."""
+        """Read all runs and return the only rank."""
         (rank,) = self.read().ranks
         return rank
 
     def run(self) -> RunReading:
-        """Read everything, which is one run."""
+        """Read all runs and return the only run."""
         (run,) = self.read().runs
         return run
 
@@ -94,21 +94,21 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def leave_file(machine: Machine, name: str, **words: object) -> Path:
-    """Leave the file of a process that is dead, as another boot's is."""
+    """Write the run file of a dead process, such as a process of an earlier boot."""
     path = machine.runs / f"{name}.tv"
     path.write_bytes(compose_run_file(**words))  # type: ignore[arg-type]
     return path
 
 
 def test_a_machine_without_runs_is_quiet(machine: Machine):
-    """Neither an empty run directory nor one that is missing is a fault."""
+    """An empty or missing run directory causes no complaint."""
     assert machine.read() == RunsReading()
     machine.runs.rmdir()
     assert machine.read() == RunsReading()
 
 
 def test_a_run_that_trains_is_alive_and_gets_on(machine: Machine):
-    """It has its process, its phase's limit, and nobody to be compared with."""
+    """A training run is alive and not stalled, and a single rank is not compared with others."""
     with Trainer(machine.runs) as trainer:
         trainer.do("step 0.25")
         rank = machine.rank()
@@ -128,7 +128,7 @@ def test_a_run_that_trains_is_alive_and_gets_on(machine: Machine):
 
 
 def test_a_killed_run_is_told_in_the_next_reading(machine: Machine, caplog):
-    """The reading after the kill says how it ended, and one line of the log does."""
+    """The reading after the kill contains the reason, and the ending is logged once."""
     with Trainer(machine.runs) as trainer:
         trainer.do("step 0.25")
         machine.read()
@@ -155,7 +155,7 @@ def test_a_killed_run_is_told_in_the_next_reading(machine: Machine, caplog):
 
 
 def test_how_a_run_ended_is_noted_beside_its_file(machine: Machine, tmp_path: Path):
-    """Another exporter, or the next one, reads the note and tells the same without a line."""
+    """Another exporter reads the ending from the note, and does not log the ending again."""
     with Trainer(machine.runs) as trainer:
         machine.read()
         trainer.kill(signal.SIGTERM)
@@ -171,7 +171,7 @@ def test_how_a_run_ended_is_noted_beside_its_file(machine: Machine, tmp_path: Pa
 
 
 def test_a_run_that_finished_says_so_itself(machine: Machine):
-    """Its process lives on, for it has other things to do."""
+    """A run that recorded its end counts as finished, although its process continues."""
     with Trainer(machine.runs) as trainer:
         machine.read()
         trainer.do("finish")
@@ -182,7 +182,7 @@ def test_a_run_that_finished_says_so_itself(machine: Machine):
 
 
 def test_a_run_that_failed_has_its_exception(machine: Machine):
-    """The class of the exception is told, and counted once."""
+    """The class of the exception is reported, and the exit is counted once."""
     with Trainer(machine.runs) as trainer:
         trainer.do("fail ValueError")
         rank = machine.rank()
@@ -193,7 +193,7 @@ def test_a_run_that_failed_has_its_exception(machine: Machine):
 
 
 def test_a_stopped_run_stands_still(machine: Machine):
-    """SIGSTOP shows at once, and SIGCONT ends it."""
+    """A run is stalled while its process is stopped by SIGSTOP, until SIGCONT."""
     with Trainer(machine.runs) as trainer:
         machine.read()
         os.kill(trainer.pid, signal.SIGSTOP)
@@ -208,7 +208,7 @@ def _cause(rank: RankReading) -> str | None:
 
 
 def test_a_dead_rank_is_shown_for_a_quarter_of_an_hour(machine: Machine):
-    """Then it leaves the page, and its file stays."""
+    """A dead rank is shown for 15 minutes, and its run file is kept longer."""
     with Trainer(machine.runs) as trainer:
         machine.read()
         trainer.kill()
@@ -221,7 +221,7 @@ def test_a_dead_rank_is_shown_for_a_quarter_of_an_hour(machine: Machine):
 
 
 def test_a_run_that_is_started_again_counts_as_such(machine: Machine):
-    """The new process takes the place of the dead one."""
+    """The new process replaces the dead process, and the restart is counted."""
     with Trainer(machine.runs) as first:
         machine.read()
         first.kill()
@@ -236,7 +236,7 @@ def test_a_run_that_is_started_again_counts_as_such(machine: Machine):
 
 
 def test_the_accelerators_of_a_rank_are_those_that_its_process_holds(machine: Machine):
-    """They stay known when the process has died and holds nothing."""
+    """A rank's accelerators remain known after its process has died."""
     with Trainer(machine.runs) as trainer:
         assert machine.rank().gpu_uuids == ()
         machine.surroundings.held = {trainer.pid: ("GPU-7", "GPU-8"), 1: ("GPU-9",)}
@@ -247,7 +247,7 @@ def test_the_accelerators_of_a_rank_are_those_that_its_process_holds(machine: Ma
 
 
 def test_at_most_64_ranks_and_16_runs_are_shown(machine: Machine):
-    """The rest is counted; what lives goes first."""
+    """The other ranks are counted as omitted, and living ranks are shown first."""
     now = time.time()
     for number in range(20):
         for rank in range(5):
@@ -263,14 +263,14 @@ def test_at_most_64_ranks_and_16_runs_are_shown(machine: Machine):
     with Trainer(machine.runs, rank=5):
         reading = machine.read()
     assert len(reading.ranks) == 64
-    assert len(reading.runs) == 14  # that of one rank, and 13 of five, the last cut short
+    assert len(reading.runs) == 14  # the living run, and 13 runs of up to five ranks
     assert reading.omitted == 101 - 64
     (alive,) = [rank for rank in reading.ranks if rank.liveness and rank.liveness.is_alive]
     assert (alive.run, alive.rank) == ("run", "5")
 
 
 def test_an_end_is_told_though_too_many_runs_live(machine: Machine):
-    """Of 17 the first 16 are shown; one of them that ends keeps its place for 2 minutes."""
+    """If 17 runs are alive, one of the 16 shown runs that ends keeps its place for 2 minutes."""
     with ExitStack() as living:
         trainers = [
             living.enter_context(Trainer(machine.runs, run=f"run{number:02}"))
@@ -290,7 +290,7 @@ def test_an_end_is_told_though_too_many_runs_live(machine: Machine):
 
 
 def test_runs_of_two_users_by_one_name_are_two(machine: Machine):
-    """The first has the name; the other one, whatever it says itself, has its user behind it."""
+    """The run whose name was used first keeps it, and the other run's name contains the user ID."""
     now = time.time()
     words = {"boot_id": b"a former boot id", "wall_time": now, "state": State.FINISHED}
     leave_file(machine, "first", **words)
@@ -305,7 +305,7 @@ def test_runs_of_two_users_by_one_name_are_two(machine: Machine):
 
 
 def test_what_is_overtaken_alive_is_counted(machine: Machine):
-    """Two processes of one run and rank: the later one is shown."""
+    """Of two processes with the same run and rank, the later one is shown; the other is counted."""
     with Trainer(machine.runs) as old, Trainer(machine.runs) as new:
         reading = machine.read()
         (rank,) = reading.ranks
@@ -315,7 +315,7 @@ def test_what_is_overtaken_alive_is_counted(machine: Machine):
 
 
 def test_a_container_that_hangs_costs_its_own_runs(machine: Machine, monkeypatch):
-    """The others are read as ever, then and later."""
+    """If reading a container's directory hangs, only the runs in containers are missing."""
     freed = threading.Event()
     with Trainer(machine.runs):
         assert len(machine.read().ranks) == 1
@@ -334,7 +334,7 @@ def test_a_container_that_hangs_costs_its_own_runs(machine: Machine, monkeypatch
 
 
 def test_too_many_names_are_complained_about(machine: Machine):
-    """What is not seen cannot be counted."""
+    """If the directory has too many names, the reading contains a complaint."""
     machine.source._directory._names = NameLister(2)
     for number in range(3):
         (machine.runs / f"{number}").touch()
@@ -344,7 +344,7 @@ def test_too_many_names_are_complained_about(machine: Machine):
 
 
 def test_files_that_are_no_run_files_are_counted(machine: Machine):
-    """They cost nothing else."""
+    """A file that is not a run file is counted as incompatible, and the other runs are read."""
     (machine.runs / "junk.tv").write_bytes(os.urandom(16384))
     with Trainer(machine.runs):
         reading = machine.read()
@@ -353,7 +353,7 @@ def test_files_that_are_no_run_files_are_counted(machine: Machine):
 
 
 def test_a_run_directory_that_cannot_be_read_is_complained_about(tmp_path: Path):
-    """It is named, and nothing is claimed."""
+    """The complaint names the run directory, and no ranks are reported."""
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     source = TrainingSource(TrainingOptions(loop))
@@ -365,7 +365,7 @@ def test_a_run_directory_that_cannot_be_read_is_complained_about(tmp_path: Path)
 
 
 def test_a_log_becomes_a_run(tmp_path: Path):
-    """The line of a training script that knows nothing of us is enough."""
+    """A line in the log of a script without the training client is reported as a run."""
     log = tmp_path / "train.log"
     log.write_text("Epoch 1: val_loss: 0.9075 | val_iou: 0.0902 | val_dice: 0.1623\n")
     machine = Machine(tmp_path, globs=(str(log),))
@@ -391,7 +391,7 @@ def test_a_log_becomes_a_run(tmp_path: Path):
 
 
 def test_a_log_that_nobody_writes_to_leaves_the_page_after_an_hour(tmp_path: Path):
-    """Nobody says when such a run is over."""
+    """A log's end is unknown, so its run is shown for one hour after the last write."""
     log = tmp_path / "train.log"
     log.write_text("Epoch 1: val_loss: 0.9075\n")
     machine = Machine(tmp_path, globs=(str(log),))
@@ -404,7 +404,7 @@ def test_a_log_that_nobody_writes_to_leaves_the_page_after_an_hour(tmp_path: Pat
 
 
 def test_a_run_that_tells_of_itself_is_not_told_by_its_log_too(tmp_path: Path):
-    """The run file has more, and a name stands for one run."""
+    """A run with a run file is not also reported from its log, which contains less."""
     log = tmp_path / "run.log"
     log.write_text("Epoch 1: val_loss: 0.9075\n")
     machine = Machine(tmp_path, globs=(str(log),))
@@ -414,7 +414,7 @@ def test_a_run_that_tells_of_itself_is_not_told_by_its_log_too(tmp_path: Path):
 
 
 def test_own_patterns_come_before_those_that_are_built_in(tmp_path: Path):
-    """A line that both would take is taken by the user's."""
+    """A line that matches a user's pattern and a built-in pattern is read by the user's pattern."""
     log, patterns = tmp_path / "train.log", tmp_path / "patterns.yml"
     log.write_text("it 7 objective 0.5\n")
     patterns.write_text(
@@ -428,7 +428,10 @@ def test_own_patterns_come_before_those_that_are_built_in(tmp_path: Path):
 
 
 def test_alerts_that_were_active_are_remembered(machine: Machine, monkeypatch):
-    """One that has cleared is still known to have been there."""
+    """An alert that was active remains recorded after it has ended.
+
+    Invalid numbers do not change the record.
+    """
     path = leave_file(machine, "a", wall_time=time.time(), boot_id=b"a former boot id")
     assert machine.rank().alerts_seen == 0
     directory = machine.source._directory
@@ -445,7 +448,7 @@ def test_alerts_that_were_active_are_remembered(machine: Machine, monkeypatch):
 
 
 def test_a_dead_run_is_still_followed_by_its_successor_after_many_readings(machine: Machine):
-    """What has settled is not looked at again, and is not forgotten."""
+    """The ending of a dead run and the restart remain known after many readings."""
     with Trainer(machine.runs) as first:
         machine.read()
         first.kill(signal.SIGKILL)
@@ -465,7 +468,10 @@ BASELINES = "baselines:\n  - run: train\n    epochs_per_hour: {pace}\n"
 
 
 def test_patterns_and_baselines_are_read_again(tmp_path: Path):
-    """When asked to, and both or none: an invalid file leaves them, with a complaint, as they were."""
+    """Both files are read again on a reload; if one file is invalid, both keep their old content.
+
+    The reading then contains a complaint.
+    """
     log, patterns = tmp_path / "train.log", tmp_path / "patterns.yml"
     baselines = tmp_path / "baselines.yml"
     patterns.write_text(PATTERNS.format(word="objective"))
@@ -502,7 +508,7 @@ def test_patterns_and_baselines_are_read_again(tmp_path: Path):
 
 
 def test_a_damaged_file_of_the_same_run_does_not_hide_it(tmp_path):
-    """A newer file without any record counts from the time at which it was created."""
+    """A newer, damaged file without a record does not hide the run of an older file."""
     good = compose_run_file("bert", wall_time=time.time())
     (tmp_path / "good.tv").write_bytes(good)
     (tmp_path / "newer.tv").write_bytes(good[:STEP_AT].ljust(len(good), b"\0"))

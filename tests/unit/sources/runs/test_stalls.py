@@ -1,4 +1,4 @@
-"""Whether a run stands still, on a simulated clock."""
+"""Tests of the detection of stalled runs, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ HOUR = 3600.0
 
 
 def judge(record: Record, seconds: float, *, is_stopped: bool = False) -> Stall:
-    """Judge a record so many seconds after noon."""
+    """Return the stall that is detected a number of seconds after noon."""
     return detect_stall(record, at(seconds), is_stopped=is_stopped)
 
 
 def test_a_hang_within_a_step_is_a_stall_after_a_minute():
-    """Steps of half a second may take a minute, and no longer."""
+    """A run with steps of half a second is stalled after 60 s without progress."""
     record = write_record(steps=5000, slowest_step_seconds=0.5)
     assert judge(record, 59).cause is None
     stalled = judge(record, 61)
@@ -28,14 +28,14 @@ def test_a_hang_within_a_step_is_a_stall_after_a_minute():
 
 
 def test_a_slower_run_gets_six_of_its_slowest_steps():
-    """Steps of 40 s may take four minutes."""
+    """A run with steps of 40 s is stalled after six times its slowest step."""
     record = write_record(steps=200, slowest_step_seconds=40)
     assert judge(record, 4 * MINUTE - 1).cause is None
     assert judge(record, 4 * MINUTE + 1).cause == "no_progress"
 
 
 def test_a_stall_ends_with_the_next_step():
-    """Every record is judged again, so a second hang is told too."""
+    """The next record ends a stall, and a second hang is detected again."""
     assert judge(write_record(steps=99, slowest_step_seconds=1), 600).cause == "no_progress"
     assert judge(write_record(written=600, steps=100, slowest_step_seconds=1), 601).cause is None
     assert (
@@ -45,14 +45,14 @@ def test_a_stall_ends_with_the_next_step():
 
 
 def test_a_checkpoint_of_fifteen_minutes_is_none():
-    """A checkpoint has half an hour, even the first one."""
+    """A checkpoint, even the first one, is a stall only after 30 minutes."""
     record = write_record(Phase.CHECKPOINT, steps=5000, slowest_step_seconds=0.5)
     assert judge(record, 15 * MINUTE).cause is None
     assert judge(record, 31 * MINUTE).cause == "no_progress"
 
 
 def test_a_checkpoint_that_always_takes_long_gets_three_times_that():
-    """The longest was 20 minutes, so one may take an hour."""
+    """A checkpoint is a stall only after three times the longest checkpoint."""
     record = write_record(Phase.CHECKPOINT, steps=50, longest_checkpoint_seconds=20 * MINUTE)
     assert judge(record, 59 * MINUTE).cause is None
     assert judge(record, 61 * MINUTE).cause == "no_progress"
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_always_takes_long_gets_three_times_that():
     [(12 * MINUTE, 30 * MINUTE), (20 * MINUTE, 40 * MINUTE), (45 * MINUTE, 90 * MINUTE)],
 )
 def test_steps_of_many_minutes_are_none(slowest: float, threshold: float):
-    """The limit is half an hour, but never less than twice the slowest step."""
+    """The limit for steps of many minutes is 30 minutes, but at least twice the slowest step."""
     record = write_record(steps=20, slowest_step_seconds=slowest)
     assert judge(record, slowest + MINUTE).cause is None
     assert judge(record, slowest).threshold_seconds == threshold
@@ -71,7 +71,7 @@ def test_steps_of_many_minutes_are_none(slowest: float, threshold: float):
 
 
 def test_a_validation_is_none():
-    """A validation of 25 minutes is fine, and so is one of an hour when they all take 25."""
+    """A validation is a stall after 30 minutes, or after three times the longest validation."""
     first = write_record(Phase.VALIDATION, steps=5000, slowest_step_seconds=0.5)
     assert judge(first, 25 * MINUTE).cause is None
     assert judge(first, 31 * MINUTE).cause == "no_progress"
@@ -81,7 +81,7 @@ def test_a_validation_is_none():
 
 
 def test_the_first_step_after_a_long_pause_is_none():
-    """The time before the phase began does not count against the step."""
+    """The time limit of a step begins with its phase, not with the progress before a pause."""
     record = write_record(
         Phase.DATA_WAIT,
         written=900,
@@ -96,7 +96,7 @@ def test_the_first_step_after_a_long_pause_is_none():
 
 @pytest.mark.parametrize("phase", [Phase.INIT, Phase.COMPILE, Phase.FORWARD])
 def test_a_slow_first_step_is_none(phase: Phase):
-    """Until five steps are done, an hour may pass from one to the next."""
+    """During the first five steps, a run is stalled only after one hour without progress."""
     record = write_record(phase, steps=0, slowest_step_seconds=0)
     assert judge(record, 59 * MINUTE).cause is None
     assert judge(record, 61 * MINUTE).cause == "no_progress"
@@ -105,19 +105,19 @@ def test_a_slow_first_step_is_none(phase: Phase):
 
 @pytest.mark.parametrize("state", [State.FINISHED, State.FAILED, State.SWITCHED_OFF])
 def test_a_run_that_said_that_it_is_over_is_not_judged(state: State):
-    """Its process may live on for days, and has no limit."""
+    """A run that recorded its end is never stalled, although its process may live on for days."""
     record = write_record(steps=5000, slowest_step_seconds=0.5, state=float(state))
     assert judge(record, 1e6) == Stall(None, None, NOON)
 
 
 def test_an_idle_run_has_no_limit():
-    """Who waits for a person is not to blame."""
+    """A run in the idle phase is never stalled, because it may wait for a person."""
     record = write_record(Phase.IDLE, steps=5000, slowest_step_seconds=0.5)
     assert judge(record, 1e6) == Stall(None, None, NOON)
 
 
 def test_a_stopped_process_stands_still_at_once():
-    """SIGSTOP shows before any limit is passed, in whatever phase."""
+    """A process that is stopped by SIGSTOP is stalled at once, in every phase."""
     record = write_record(steps=5000, slowest_step_seconds=0.5)
     assert judge(record, 1, is_stopped=True).cause == "stopped"
     assert judge(write_record(Phase.IDLE), 1, is_stopped=True).cause == "stopped"
@@ -125,7 +125,7 @@ def test_a_stopped_process_stands_still_at_once():
 
 
 def test_the_live_word_tells_a_phase_that_no_record_has_told_yet():
-    """A checkpoint that began after the last record has the checkpoint's limit."""
+    """A checkpoint that is marked after the last record has the time limit of a checkpoint."""
     record = write_record(
         Phase.OPTIMIZER, steps=5000, slowest_step_seconds=0.5, live=(20, Phase.CHECKPOINT)
     )
@@ -136,7 +136,7 @@ def test_the_live_word_tells_a_phase_that_no_record_has_told_yet():
 
 
 def test_a_mark_within_a_step_is_progress():
-    """A step that accumulates many batches moves on with each of them."""
+    """A phase mark within a long step, such as one that accumulates batches, is progress."""
     record = write_record(steps=5000, slowest_step_seconds=0.5, live=(50, Phase.FORWARD))
     assert judge(record, 100).cause is None
     assert judge(record, 111).cause == "no_progress"
@@ -144,7 +144,7 @@ def test_a_mark_within_a_step_is_progress():
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_was_set_stalls_nobody(jump: float):
-    """Ages are taken from CLOCK_MONOTONIC, and progress is told by the clock as it is now."""
+    """Setting the clock causes no stall, because ages are measured by CLOCK_MONOTONIC."""
     record = write_record(written=0, steps=5000, slowest_step_seconds=0.5)
     verdict = detect_stall(record, at(5, clock_is_off_by=jump), is_stopped=False)
     assert verdict.cause is None
@@ -154,7 +154,7 @@ def test_a_clock_that_was_set_stalls_nobody(jump: float):
 
 
 def test_a_record_of_another_boot_is_judged_by_the_time_of_day():
-    """Its CLOCK_MONOTONIC means nothing here."""
+    """The age of a record of another boot is measured by the time of day."""
     other = Identity("llama", boot_id=b"another boot id!", created_time=NOON - 600)
     record = write_record(steps=50, slowest_step_seconds=1, mono_ns=5e18, identity=other)
     assert judge(record, 50).cause is None
@@ -162,7 +162,7 @@ def test_a_record_of_another_boot_is_judged_by_the_time_of_day():
 
 
 def test_a_run_without_a_record_is_judged_from_its_file_on():
-    """Its file was made 10 minutes before noon, so an hour is over 50 minutes after it."""
+    """The time limit of a run without a record begins when its run file was created."""
     record = write_record(
         None,
         mono_ns=ABSENT,

@@ -1,4 +1,4 @@
-"""The ranks that are shown where there are more than the bounds allow."""
+"""Tests of the choice of the ranks that are shown if there are more ranks than the limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDED = Ending("unknown", None, None, None, NOW - 10.0, "It is gone.")
 def start(
     run: str, owner: int, *, rank: int = 0, made: float = NOW, device: int = 1, dead: bool = False
 ) -> Start:
-    """Return a start of a rank; what its file tells of its age is a lie."""
+    """Return a start of a rank whose file contains a false creation time."""
     identity = Identity(run, rank=rank, pid=42, created_time=-made - owner)
     liveness = Liveness(is_alive=not dead, evidence="lock")
     path, key = Path(f"{run}.{rank}.tv"), FileKey(device, hash((run, rank, owner)))
@@ -43,7 +43,7 @@ def start(
 
 
 def runs_of(*arguments) -> list[str]:
-    """Return the names of the runs that are shown, those of many that count up as one."""
+    """Return the sorted names of the shown runs."""
     shown, _ = choose_shown(*arguments)
     return sorted({each.run for each in shown})
 
@@ -54,27 +54,27 @@ def many(owner: int, count: int, **keywords) -> list[Start]:
 
 
 class Dead(MachineState):
-    """A machine on which nothing holds an accelerator."""
+    """A machine on which no process holds an accelerator."""
 
     def holders(self) -> dict[int, tuple[str, ...]]:
-        """Return nothing."""
+        """Return no accelerators."""
         return {}
 
 
 def take_up(*starts: Start) -> list[str]:
-    """Return the names by which the runs are shown, in this order."""
+    """Return the names under which the runs are shown, in the given order."""
     return [each.run for each in StartRegister(Dead()).take_up([s.file for s in starts], NOW)]
 
 
 @given(st.permutations([("mine", 0), ("mine", MALLORY), ("mine (uid 0)", MALLORY)]))
 def test_no_user_has_the_name_of_another_s_run(runs):
-    """Neither by giving it first nor by giving the one that another's run has then."""
+    """No user can use the shown name of another user's run, in whatever order the runs appear."""
     names = take_up(*(start(run, owner) for run, owner in runs))
     assert len(set(names)) == 3
 
 
 def test_a_name_stays_while_its_run_is_there():
-    """A run keeps the name that it had at first."""
+    """A run keeps the name under which it was shown first."""
     register = StartRegister(Dead())
     files = [start("mine", MALLORY).file, start("mine", 0).file]
     assert [each.run for each in register.take_up(files[:1], NOW)] == ["mine"]
@@ -85,7 +85,7 @@ def test_a_name_stays_while_its_run_is_there():
 
 @given(st.permutations([(0, NOW), (ADA, NOW - 60), (MALLORY, NOW - 30)]))
 def test_a_restart_gives_names_to_the_first_by_the_kernel(files):
-    """Root's run has its name however late it was made, and then the others by the kernel's time."""
+    """After a restart, a shared name goes to root's run, or else to the oldest file's run."""
     starts = [start("mine", owner, made=made) for owner, made in files]
     register = StartRegister(Dead())
     named = register.take_up([each.file for each in starts], NOW)
@@ -99,7 +99,7 @@ def test_a_restart_gives_names_to_the_first_by_the_kernel(files):
 
 
 def test_one_user_s_runs_take_no_places_of_another():
-    """However many and old, they leave the others theirs; what is left over is counted."""
+    """Many old runs of one user leave places for the runs of others and are counted as omitted."""
     starts = [*many(MALLORY, 100, made=0.0), start("a", ADA), start("b", BOB), start("c", 0)]
     shown, omitted = choose_shown(starts, NOW)
     names = [each.run for each in shown]
@@ -110,7 +110,7 @@ def test_one_user_s_runs_take_no_places_of_another():
 
 
 def test_one_run_of_many_ranks_takes_no_places_of_another():
-    """64 ranks of one user leave room for the eight of another."""
+    """A run with 64 ranks of one user leaves places for the eight ranks of another user."""
     starts = [start("big", MALLORY, rank=rank, made=0.0) for rank in range(64)]
     starts += [start("mine", ADA, rank=rank) for rank in range(8)]
     shown, omitted = choose_shown(starts, NOW)
@@ -121,7 +121,7 @@ def test_one_run_of_many_ranks_takes_no_places_of_another():
 
 
 def test_runs_of_many_ranks_keep_their_places_beside_many_runs():
-    """Runs are chosen before ranks, so one user's many names do not outpace another's ranks."""
+    """Runs are chosen before ranks, so many runs of one user do not displace others' ranks."""
     starts = many(MALLORY, 100, made=0.0)
     starts += [
         start(f"{user}-{run}", user, rank=rank)
@@ -134,13 +134,16 @@ def test_runs_of_many_ranks_keep_their_places_beside_many_runs():
 
 
 def test_many_users_leave_root_its_place():
-    """Who commands many numbers of users, as of containers, is behind root."""
+    """A user who controls many user IDs, such as those of containers, comes after root."""
     starts = [start(f"{user}", user, made=0.0) for user in range(2000, 2100)]
     assert "root" in runs_of([*starts, start("root", 0)], NOW)
 
 
 def test_many_directories_are_one_user_s():
-    """Who makes many containers has no more turns; those of root are shared among root's own."""
+    """A user with many containers has the turns of one user.
+
+    The directories of root's containers take turns among root's runs.
+    """
     starts = [start(f"m{device}", MALLORY, device=device, made=0.0) for device in range(2, 60)]
     starts += [start(f"r{number}", 0, device=1, made=0.0) for number in range(60)]
     starts += [start("container", 0, device=99)]
@@ -150,7 +153,7 @@ def test_many_directories_are_one_user_s():
 
 
 def test_the_dead_give_way_to_the_living():
-    """Whoever they belong to."""
+    """Ended runs are left out before living runs, regardless of their owners."""
     starts = [*many(0, 20, dead=True), *many(ADA, 10)]
     shown, omitted = choose_shown(starts, NOW)
     assert sum(each.ending is None for each in shown) == 10
@@ -159,14 +162,14 @@ def test_the_dead_give_way_to_the_living():
 
 
 def test_one_that_has_just_ended_is_told_amid_many_living():
-    """A run that was shown is shown to its end, though another user's wait for its place."""
+    """A run that was shown and has just ended keeps its place, even if many runs are alive."""
     starts = [*many(MALLORY, 100), start("mine", ADA, dead=True)]
     assert "mine" in runs_of(starts, NOW, {"mine"})
     assert "mine" not in runs_of(starts, NOW)
 
 
 def test_of_one_user_the_first_made_are_shown():
-    """By what the kernel tells; what the files tell of themselves is the opposite here."""
+    """The oldest runs by the kernel's creation time are shown, not by the time in their files."""
     starts = [start(f"{number:02}", ADA, made=NOW + number) for number in reversed(range(20))]
     assert runs_of(starts, NOW) == [f"{number:02}" for number in range(16)]
 
@@ -190,7 +193,7 @@ EVIL = st.builds(
     shown=st.sets(st.sampled_from(["mine", "a", "1001-0"])),
 )
 def test_whatever_one_user_does_each_other_keeps_a_share(evil, others, shown):
-    """A quarter of all runs and ranks, where there are four users; less only if there are no more."""
+    """With four users, each user keeps a quarter of the places for runs and ranks if needed."""
     starts = [
         start(f"{user}-{number}", user, rank=rank)
         for user, (runs, ranks) in others.items()

@@ -1,4 +1,4 @@
-"""Which rank slows the others down."""
+"""Tests of the detection of ranks that slow the other ranks down."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.unit.sources.runs.rows import NOON, write_record
 from trainvitals.runfile import Identity, Record
 from trainvitals.sources.runs.stragglers import Slowness, StragglerDetector
 
-# Seconds per step; the ranks wait for the slowest in the backward pass, so all steps last 1 s.
+# Seconds per step; as ranks wait for the slowest rank in the backward pass, a step takes 1 s.
 EVEN = {"data_wait": 0.1, "forward": 0.2, "optimizer": 0.1}
 SLOW_LOADER = {"data_wait": 0.3, "forward": 0.2, "optimizer": 0.1}
 
 
 class Ranks:
-    """Ranks of one run that train in step, and a detector that has seen them begin."""
+    """Ranks of one run that train in step, and a detector that has read their first records."""
 
     def __init__(self, *pace: dict[str, float]) -> None:
         self.detector = StragglerDetector()
@@ -24,14 +24,14 @@ class Ranks:
         self.verdicts()
 
     def train(self, steps: int) -> None:
-        """Let all ranks do so many steps of a second each."""
+        """Let all ranks execute a number of steps of one second each."""
         self.steps += steps
         for totals, pace in zip(self.totals, self.pace, strict=True):
             for phase, seconds in pace.items():
                 totals[phase] = totals.get(phase, 0.0) + steps * seconds
 
     def records(self) -> dict[str, Record]:
-        """Write what each rank tells now."""
+        """Return the current record of each rank."""
         return {
             str(rank): write_record(
                 steps=self.steps,
@@ -42,11 +42,11 @@ class Ranks:
         }
 
     def verdicts(self) -> dict[str, Slowness]:
-        """Judge what each rank tells now."""
+        """Return the result of comparing the current records."""
         return dict(self.detector.compare(self.records()))
 
     def stragglers(self, windows: int) -> list[list[str]]:
-        """Train so many windows of 40 steps, and name the stragglers after each."""
+        """Train for a number of windows of 40 steps, and return the stragglers of each window."""
         found = []
         for _ in range(windows):
             self.train(40)
@@ -56,7 +56,7 @@ class Ranks:
 
 
 def test_a_rank_that_waits_for_data_is_named_in_the_third_window():
-    """Its data wait is three times that of the fastest; the other phases are even."""
+    """A rank whose data wait is three times that of the fastest rank is a straggler."""
     ranks = Ranks(EVEN, EVEN, SLOW_LOADER, EVEN)
     assert ranks.stragglers(4) == [[], [], ["2"], ["2"]]
     verdicts = ranks.verdicts()
@@ -65,7 +65,7 @@ def test_a_rank_that_waits_for_data_is_named_in_the_third_window():
 
 
 def test_it_is_cleared_in_the_third_window_that_is_even_again():
-    """One good window does not clear it, and one bad one does not name it again."""
+    """A straggler is cleared after three even windows, and one slow window does not name it."""
     ranks = Ranks(EVEN, SLOW_LOADER)
     assert ranks.stragglers(3)[-1] == ["1"]
     ranks.pace[1] = EVEN
@@ -75,28 +75,28 @@ def test_it_is_cleared_in_the_third_window_that_is_even_again():
 
 
 def test_backward_passes_and_steps_are_not_compared():
-    """They are equally long on all ranks, and where not, that is the others' waiting."""
+    """Backward passes are not compared, as they contain the time of waiting for other ranks."""
     ranks = Ranks(EVEN | {"backward": 0.6}, EVEN | {"backward": 0.2})
     assert ranks.stragglers(4) == [[], [], [], []]
     assert ranks.verdicts()["0"].ratios == (1.0, None, 1.0, 1.0)
 
 
 def test_a_phase_that_hardly_counts_names_nobody():
-    """Ten times as long, but a hundredth of a step."""
+    """A ratio of ten does not count if the difference is less than 5% of a step."""
     ranks = Ranks(EVEN | {"h2d": 0.001}, EVEN | {"h2d": 0.010})
     assert ranks.stragglers(4) == [[], [], [], []]
     assert ranks.verdicts()["1"].ratios == (1.0, 1.0, 1.0, 1.0)
 
 
 def test_a_rank_that_never_waits_does_not_make_the_others_infinitely_slow():
-    """The fastest counts as waiting for a twentieth of a step: 0.3 s are six of them."""
+    """A rank without data wait counts as waiting for 5% of a step, so the ratio stays finite."""
     ranks = Ranks(EVEN | {"data_wait": 0.0}, SLOW_LOADER)
     ranks.stragglers(2)
     assert ranks.verdicts()["1"].ratios[0] == pytest.approx(6)
 
 
 def test_a_window_has_32_steps_of_every_rank():
-    """After 31 nothing is said."""
+    """There is no result before every rank has executed 32 steps."""
     ranks = Ranks(EVEN, SLOW_LOADER)
     ranks.train(31)
     assert ranks.verdicts() == {}
@@ -105,7 +105,7 @@ def test_a_window_has_32_steps_of_every_rank():
 
 
 def test_between_two_windows_the_last_verdict_stands():
-    """A scrape in the midst of a window sees the one before."""
+    """Within a window, the result of the previous window is returned."""
     ranks = Ranks(EVEN, SLOW_LOADER)
     ranks.stragglers(3)
     before = ranks.verdicts()
@@ -114,14 +114,14 @@ def test_between_two_windows_the_last_verdict_stands():
 
 
 def test_a_rank_alone_is_compared_with_nobody():
-    """There is no fastest one."""
+    """A single rank has no result, because there is no other rank to compare it with."""
     ranks = Ranks(EVEN)
     ranks.stragglers(4)
     assert ranks.verdicts() == {}
 
 
 def test_a_run_that_was_started_again_is_judged_from_its_new_beginning():
-    """Steps that count from 0 again begin a new window."""
+    """Step counts that start from 0 again begin a new window."""
     ranks = Ranks(EVEN, SLOW_LOADER)
     ranks.stragglers(3)
     again = Ranks(EVEN, SLOW_LOADER)
@@ -132,7 +132,7 @@ def test_a_run_that_was_started_again_is_judged_from_its_new_beginning():
 
 
 def test_a_restart_that_caught_up_between_two_readings_is_seen():
-    """Its totals are those of another process, so a window never reaches from one to the other."""
+    """A window never spans two processes, even if the new process has executed more steps."""
     detector = StragglerDetector()
     words = {"steps": 5.0, "train_seconds": 5.0, "total_forward": 4.0}
     detector.compare({rank: write_record(**words) for rank in ("0", "1")})
@@ -142,7 +142,7 @@ def test_a_restart_that_caught_up_between_two_readings_is_seen():
 
 
 def test_a_rank_that_dies_is_no_longer_compared_with():
-    """With it goes its verdict, and the others begin again."""
+    """If a rank dies, its result is removed and a new window begins for the other ranks."""
     ranks = Ranks(EVEN, SLOW_LOADER, EVEN)
     ranks.stragglers(3)
     left = ranks.records()
@@ -152,7 +152,7 @@ def test_a_rank_that_dies_is_no_longer_compared_with():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0])
 def test_numbers_that_make_no_sense_do_no_harm(value: float):
-    """A record may hold any number."""
+    """Invalid numbers in a record name no straggler."""
     detector = StragglerDetector()
     words = {"total_data_wait": value, "train_seconds": value}
     records = [
@@ -167,7 +167,7 @@ def test_numbers_that_make_no_sense_do_no_harm(value: float):
 
 
 def test_totals_that_go_back_are_no_time():
-    """Ranks whose totals are written again have a ratio of no less than 1."""
+    """If totals decrease, all ratios are still at least 1."""
     ranks = Ranks(EVEN, EVEN, EVEN)
     ranks.train(400)
     ranks.verdicts()

@@ -1,4 +1,4 @@
-"""The user IDs of a user's containers, which take turns as one user."""
+"""Tests of the user ID ranges of users' containers, which count as one user each."""
 
 import os
 import time
@@ -21,14 +21,14 @@ LINES = f"ada:{FIRST}:65536\nbob:165536:65536\n"
 
 @pytest.fixture
 def subuid(tmp_path):
-    """A file with the ranges of two users."""
+    """A file with the user ID ranges of two users."""
     path = tmp_path / "subuid"
     path.write_text(LINES)
     return path
 
 
 def test_a_range_counts_as_its_first_user(subuid):
-    """Each user ID belongs to the range that contains it, and one outside to itself."""
+    """Each user ID in a range is mapped to the range's first ID, and any other ID to itself."""
     found = Subordinates(subuid).find_first
     users = (0, 1000, 99_999, FIRST, 100_400, 165_535, 165_536, 231_071, 231_072, 1 << 32)
     firsts = (0, 1000, 99_999, FIRST, FIRST, FIRST, 165_536, 165_536, 231_072, 1 << 32)
@@ -48,13 +48,13 @@ def test_a_range_counts_as_its_first_user(subuid):
     ],
 )
 def test_lines(text, ranges):
-    """Lines of another form are ignored, and ranges that overlap are one."""
+    """Lines of another format are ignored, and overlapping ranges are merged."""
     assert merge_ranges(parse_ranges(text.split("\n"))) == ranges
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)).map(sorted), max_size=9))
 def test_merged_ranges_do_not_overlap(ranges):
-    """They contain the same user IDs, in ascending order."""
+    """Merged ranges contain the same user IDs in ascending order."""
     merged = merge_ranges([(first, end) for first, end in ranges if first < end])
     ends = [end for each in merged for end in each]
     assert ends == sorted(ends)
@@ -63,7 +63,7 @@ def test_merged_ranges_do_not_overlap(ranges):
 
 
 def test_the_file_is_read_again_after_a_minute(subuid):
-    """A user who is added later has a range, and a file that is removed has none."""
+    """A range that is added or removed later takes effect after one minute."""
     now = 0.0
     found = Subordinates(subuid, monotonic=lambda: now).find_first
     assert found(300_001) == 300_001
@@ -77,14 +77,14 @@ def test_the_file_is_read_again_after_a_minute(subuid):
 
 
 def test_a_file_that_is_none(tmp_path):
-    """A missing file, a pipe and a folder leave every user alone."""
+    """If the file is missing, a pipe or a directory, each user ID is mapped to itself."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "missing", tmp_path / "pipe", tmp_path):
         assert Subordinates(path).find_first(FIRST + 1) == FIRST + 1
 
 
 def test_root_and_we_are_in_no_range(tmp_path):
-    """A range that contains them makes nobody trusted."""
+    """A range that contains root's user ID makes no other user trusted."""
     (tmp_path / "subuid").write_text("eve:0:4294967295\n")
     users = Users(subordinates=Subordinates(tmp_path / "subuid"))
     assert [users.find_group(user) for user in (0, os.geteuid())] == [0, os.geteuid()]
@@ -92,7 +92,7 @@ def test_root_and_we_are_in_no_range(tmp_path):
 
 
 def test_runs_of_one_range_hide_no_others(subuid):
-    """400 user IDs of one range have the places of one user."""
+    """Runs of 400 user IDs in one range have the places of one user."""
     starts = [each for uid in range(400) for each in many(FIRST + uid, 1, made=0.0)]
     starts += [start(f"{user}-{run}", user) for user in (ADA, BOB) for run in range(4)]
     users = Users(subordinates=Subordinates(subuid))
@@ -103,7 +103,7 @@ def test_runs_of_one_range_hide_no_others(subuid):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
 def test_files_of_one_range_take_no_places_of_others(tmp_path: Path, subuid):
-    """Files of 40 user IDs of one range, which a process holds, leave room for two others' files."""
+    """Run files of 40 user IDs in one range leave places for the files of two other users."""
     runs = tmp_path / "runs"
     runs.mkdir()
     theirs = [put(runs, f"{number}.tv") for number in range(40)]

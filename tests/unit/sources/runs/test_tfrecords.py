@@ -1,4 +1,4 @@
-"""Scalars in the bytes of event files."""
+"""Tests of the parser of scalars in event files."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ FOUND = (1700000000.5, 7, "train/loss", 0.25)
 
 
 def parse(data: bytes) -> Records:
-    """Parse with a fresh parser."""
+    """Return the result of a new parser."""
     return RecordParser().parse(data)
 
 
 def test_the_crc_is_that_of_the_standard():
-    """RFC 3720 gives these examples."""
+    """The checksums equal the examples of RFC 3720."""
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert mask_crc(0) == 0xA282EAD8
 
 
 def test_whole_records_are_taken():
-    """Two records give two scalars, and nothing is left."""
+    """Two complete records give two scalars."""
     assert parse(GOOD + GOOD) == Records([FOUND, FOUND], 2 * len(GOOD), 0, "nothing")
 
 
 def test_an_event_may_have_several_values():
-    """They share its time and step; steps may be large or negative."""
+    """Several values of an event share its time and step, which may be large or negative."""
     values = make_scalar("a", 1.0), make_scalar("b", 2.0)
     assert parse(make_record(make_event(5.0, 1 << 40, *values))).scalars == [
         (5.0, 1 << 40, "a", 1.0),
@@ -52,7 +52,7 @@ def test_an_event_may_have_several_values():
 
 @pytest.mark.parametrize("cut", range(1, len(GOOD)))
 def test_a_part_of_a_record_is_left(cut: int):
-    """Wherever it is cut, the whole one before it is taken, and nothing is called damaged."""
+    """An incomplete record is left for the next reading and is not counted as damaged."""
     assert parse(GOOD + GOOD[:cut]) == Records([FOUND], len(GOOD), 0, "part")
 
 
@@ -72,7 +72,7 @@ def test_a_part_of_a_record_is_left(cut: int):
     ],
 )
 def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float):
-    """TensorFlow 2 and the new style of torch write scalars so."""
+    """The tensor formats in which TensorFlow 2 and PyTorch write scalars are read."""
     records = parse(make_record(make_event(5.0, 1, make_tensor("t", tensor))))
     assert records == Records([(5.0, 1, "t", value)], records.length_bytes, 0, "nothing")
 
@@ -89,20 +89,20 @@ def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float):
     ],
 )
 def test_other_tensors_are_stepped_over(tensor: bytes):
-    """Histograms and texts are no scalars and no damage."""
+    """Histograms and texts are skipped and not counted as damaged."""
     records = parse(make_record(make_event(5.0, 1, make_tensor("t", tensor))))
     assert (records.scalars, records.damaged, records.then) == ([], 0, "nothing")
 
 
 def test_unknown_fields_are_stepped_over():
-    """Events have more fields than are of interest, of every wire type."""
+    """Unknown fields of every wire type are skipped."""
     more = b"\x1a\x03abc" + b"\x38\x05" + b"\x41" + bytes(8) + b"\x4d" + bytes(4)
     event = more + make_event(5.0, 1, more + make_scalar("a", 1.0) + more) + more
     assert parse(make_record(event)).scalars == [(5.0, 1, "a", 1.0)]
 
 
 def test_a_large_record_is_not_read():
-    """Its length is told from its header alone, once what stands before it was taken."""
+    """The length of a large record is read from its header, without reading its data."""
     large = make_record(bytes(2_000_000))
     expected = Records([FOUND], len(GOOD), 0, "large", len(large))
     assert parse(GOOD + large[:100]) == expected
@@ -110,12 +110,12 @@ def test_a_large_record_is_not_read():
 
 @pytest.mark.parametrize("garbage", [bytes(40), b"\xff" * 40, b"this is no event file at all"])
 def test_garbage_ends_the_reading(garbage: bytes):
-    """A length with the wrong CRC cannot be trusted, nor anything behind it."""
+    """A length with a wrong CRC ends the reading, because the next record cannot be found."""
     assert parse(GOOD + garbage) == Records([FOUND], len(GOOD), 0, "garbage")
 
 
 def test_a_record_without_sense_is_counted():
-    """The ones around it are taken."""
+    """A record with invalid data is counted, and the records around it are read."""
     broken = make_record(make_event(5.0, 1, make_scalar("a", 1.0))[:-3])
     assert parse(GOOD + broken + GOOD) == Records([FOUND, FOUND], 132, 1, "nothing")
 
@@ -124,7 +124,7 @@ def test_a_record_without_sense_is_counted():
 @example(b"\xff" * 12)
 @example(b"")
 def test_any_bytes_are_parsed(data: bytes):
-    """Nothing is raised, and no more is taken than there is."""
+    """Parsing arbitrary bytes raises no exception and consumes no more bytes than exist."""
     records = parse(data)
     assert 0 <= records.length_bytes <= len(data)
 
@@ -134,7 +134,7 @@ def test_any_bytes_are_parsed(data: bytes):
 @example(b"\x0a" * 60)
 @example(b"\x2a\x04\x0a\x02\x42\x00")
 def test_any_data_in_a_record_is_parsed(data: bytes):
-    """It gives scalars or is counted as damaged, and the next record is read."""
+    """Arbitrary data in a record counts as damaged at most once, and the next record is read."""
     records = parse(make_record(data) + GOOD)
     assert records.scalars[-1] == FOUND
     assert records.damaged <= 1
@@ -143,7 +143,7 @@ def test_any_data_in_a_record_is_parsed(data: bytes):
 
 @given(st.data())
 def test_a_spoiled_event_is_parsed(data: st.DataObject):
-    """Any one byte of an event may be wrong."""
+    """If any byte of an event is wrong, the next record is still read."""
     event = bytearray(make_event(5.0, 300, make_scalar("a", 1.0), make_tensor("b", b"\x08\x01")))
     event[data.draw(st.integers(0, len(event) - 1))] = data.draw(st.integers(0, 255))
     assert parse(make_record(bytes(event)) + GOOD).scalars[-1] == FOUND
@@ -158,7 +158,7 @@ def test_a_spoiled_event_is_parsed(data: st.DataObject):
     )
 )
 def test_what_was_written_is_read(events: list[tuple[float, int, str, float]]):
-    """Every finite, infinite or undefined number comes back."""
+    """Every written number, including NaN and infinity, is read back."""
     tags = [tag.encode(errors="replace").decode() for _, _, tag, _ in events]
     data = b"".join(
         make_record(make_event(time, step, make_scalar(tag, value)))

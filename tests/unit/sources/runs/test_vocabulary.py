@@ -1,4 +1,4 @@
-"""What the numbers that frameworks log are called."""
+"""Tests of the names under which frameworks log their values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from trainvitals.sources.runs.vocabulary import find_place, find_split
     ],
 )
 def test_a_known_name_has_a_word(name: str, word: str):
-    """Frameworks and people write the same thing in many ways."""
+    """The different names of the same value are mapped to one word."""
     assert find_place(name).word == word
 
 
@@ -65,13 +65,16 @@ def test_a_known_name_has_a_word(name: str, word: str):
     ],
 )
 def test_any_other_name_is_a_free_metric(name: str, split: str):
-    """It stays as it was written, and its beginning says what data it is about."""
+    """A free metric keeps its name, and the beginning of its name shows the data set."""
     place = find_place(name)
     assert (place.word, place.name, place.split) == (None, name, split)
 
 
 def test_the_finer_of_two_names_has_the_word():
-    """Training is watched by the step, evaluation by the epoch, and a test only stands in."""
+    """Training values per step, and evaluations per epoch, are preferred.
+
+    A test value is used only if there is no validation value.
+    """
     for better, worse in [
         ("train_loss_step", "train_loss_epoch"),
         ("train_loss", "train_loss_epoch"),
@@ -96,19 +99,19 @@ def test_the_finer_of_two_names_has_the_word():
     ],
 )
 def test_what_is_harmful_when_it_is_no_number(name: str, what: str | None):
-    """A loss, a gradient or an evaluation that is NaN says that training went wrong."""
+    """A NaN loss, gradient norm or evaluation indicates a failed training."""
     assert find_place(name).what == what
 
 
 def test_a_folder_says_what_data_it_is_about():
-    """The name inside it need not."""
+    """A folder's name shows the data set of the names in the folder."""
     assert find_split("loss_val") == "validation"
     assert find_split("version_0") == ""
     assert find_place("epoch_loss", "validation").word == "validation_loss"
 
 
 def test_words_are_those_of_the_run_file():
-    """Two more are known: samples per second, and a batch size that is only reckoned with."""
+    """All words exist in the run file, except the sample and token rates and the batch size."""
     words = set(vocabulary._WORDS.values()) | set(vocabulary._VALIDATED.values())
     known = {*STEP_WORDS, *STATE_WORDS, "samples_per_second", "tokens_per_second", "batch_size"}
     assert words <= known
@@ -116,7 +119,7 @@ def test_words_are_those_of_the_run_file():
 
 @given(st.text(max_size=200))
 def test_any_name_has_a_place(name: str):
-    """A name of any length and alphabet fits a run file."""
+    """Any name is mapped to a printable name that fits in a run file."""
     place = find_place(name)
     assert len(place.name.encode(errors="replace")) <= 62
     assert place.name.isprintable()

@@ -1,4 +1,4 @@
-"""A real process that writes a run file, for tests of those who read it."""
+"""A real process that writes a run file, for tests of the programs that read run files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SOURCE_ROOT = Path(__file__).parents[4] / "exporter"
 
 
 class Trainer:
-    """A process that writes a run file and does as it is told; see `writer.py`.
+    """A process that writes a run file and executes commands, which `writer.py` defines.
 
     Args:
         directory: The run directory.
-        rank: Its rank.
-        run: The run's name.
+        rank: The rank of the process.
+        run: The name of the run.
         wrapper: A command that runs the writer, such as `unshare`.
 
     Attributes:
-        process: The process, or its wrapper.
-        path: The run file.
+        process: The writer, or the wrapper that runs the writer.
+        path: The path of the run file.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Trainer:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The PID of the process, or of its wrapper."""
         return self.process.pid
 
     def do(self, command: str) -> str:
-        """Send a command and wait for its answer."""
+        """Send a command and return its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(command + "\n")
@@ -59,7 +59,7 @@ class Trainer:
         return self.process.stdout.readline().strip()
 
     def kill(self, number: int = 9) -> None:
-        """Send a signal and collect the process."""
+        """Send a signal and wait for the process to end."""
         os.kill(self.pid, number)
         self.process.wait()
 
@@ -83,7 +83,7 @@ def compose_run_file(
     created_time: float = 0.0,
     **others: float,
 ) -> bytes:
-    """Return a run file that a trainer of another PID namespace of this boot could have left."""
+    """Return a run file as a process in another PID namespace of this boot could write it."""
     identity = Identity(
         run,
         rank=rank,
@@ -122,7 +122,7 @@ sys.stdin.read()
 
 @contextmanager
 def holding(*paths: Path, user: int) -> Iterator[None]:
-    """Hold the locks of run files, as their writers do, in a process of a user."""
+    """Hold the locks of run files in a process of the given user, as their writers do."""
     command = [sys.executable, "-S", "-E", "-c", _HOLD, str(user), *paths]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -133,7 +133,7 @@ def holding(*paths: Path, user: int) -> Iterator[None]:
 
 @cache
 def kernel_tells_exits() -> bool:
-    """Return whether the kernel reports how a process ended after it was collected (6.15 and newer)."""
+    """Return whether the kernel reports exits of processes that were waited for (Linux 6.15)."""
     if not hasattr(os, "pidfd_open"):
         return False
     get_info, exit_info = 0xC040FF0B, 1 << 3

@@ -1,7 +1,7 @@
-"""A training process without the training: writes a run file and does as it is told.
+"""A process that does not train, but writes a run file and executes commands.
 
 Run as `python writer.py SOURCE_ROOT DIRECTORY RANK RUN`; each line of its standard input is a
-command, each line of its standard output an answer.
+command, and each line of its standard output is the answer to a command.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from trainvitals.runfile.codec import encode_header, encode_last_words, encode_n
 
 
 class Row:
-    """One of the two records."""
+    """The step record or the state record of a run file."""
 
     def __init__(self, map_, at, slot_bytes, empty):
         self.map = map_
@@ -31,7 +31,7 @@ class Row:
         self.count = 0
 
     def publish(self):
-        """Write the words into the slot whose turn it is."""
+        """Write the words into the slot that is to be written next."""
         self.count += 1
         self.words[3] = time.time()
         self.words[2] = time.monotonic_ns()
@@ -44,7 +44,7 @@ class Row:
 
 
 class Recorder:
-    """A run file, written as its format says."""
+    """A run file that is written in the documented format."""
 
     def __init__(self, directory, rank, run):
         stat = Path("/proc/self/stat").read_text()
@@ -72,7 +72,7 @@ class Recorder:
         self.names = []
 
     def find_metric(self, name):
-        """Return the number of a free metric."""
+        """Return the number of a free metric, and add the metric if it is new."""
         if name not in self.names:
             at = 4096 + 64 * len(self.names)
             self.map[at : at + 64] = encode_name(name, "")
@@ -80,12 +80,12 @@ class Recorder:
         return self.names.index(name)
 
     def close(self):
-        """Let the lock go."""
+        """Release the lock."""
         os.close(self.descriptor)
 
 
 def main():
-    """Write the run file and obey."""
+    """Write the run file and execute the commands."""
     recorder = Recorder(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     say_state(recorder, State.RUNNING)
     print(recorder.path, flush=True)
@@ -95,20 +95,20 @@ def main():
 
 
 def step(recorder, loss):
-    """Publish a step."""
+    """Publish a step with a loss."""
     recorder.step.words[STEP["loss"]] = float(loss)
     recorder.step.publish()
 
 
 def metric(recorder, name, value):
-    """Publish a free metric."""
+    """Publish the value of a free metric."""
     number = recorder.find_metric(name)
     recorder.state.words[STATE[f"metric_{number}"]] = float(value)
     say_state(recorder, State.RUNNING)
 
 
 def say_state(recorder, state):
-    """Publish how the run stands."""
+    """Publish the state of the run."""
     words = recorder.state.words
     words[STATE["state"]] = float(state)
     words[STATE["state_time"]] = time.time()
@@ -117,13 +117,13 @@ def say_state(recorder, state):
 
 
 def finish(recorder):
-    """End well; the process stays."""
+    """Record a successful end; the process continues."""
     say_state(recorder, State.FINISHED)
     recorder.close()
 
 
 def fail(recorder, words):
-    """End badly; the process stays."""
+    """Record a failure; the process continues."""
     text = encode_last_words(words)
     recorder.map[3840 : 3840 + len(text)] = text
     say_state(recorder, State.FAILED)
@@ -131,12 +131,12 @@ def fail(recorder, words):
 
 
 def leave(_, code):
-    """End the process without a word."""
+    """End the process without recording an end."""
     os._exit(int(code))
 
 
 def fork(_):
-    """Leave a child that keeps the descriptor and the mapping."""
+    """Start a child process that keeps the descriptor and the mapping, and return its PID."""
     pid = os.fork()
     while pid == 0:
         time.sleep(60)
@@ -144,17 +144,17 @@ def fork(_):
 
 
 def read_copy(recorder):
-    """Read the file as an innocent user would, which drops the lock."""
+    """Read the run file through a second descriptor, which releases the lock when it is closed."""
     return len(recorder.path.read_bytes())
 
 
 def eat(_, mebibytes):
-    """Take memory and use it."""
+    """Allocate memory and write to it."""
     return len(bytes([1]) * (int(mebibytes) << 20))
 
 
 def spin(recorder):
-    """Publish steps as fast as it goes, until killed."""
+    """Publish steps as fast as possible until the process is killed."""
     print("spinning", flush=True)
     count = 0
     while True:

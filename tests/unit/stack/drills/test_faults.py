@@ -1,4 +1,4 @@
-"""The list of faults, beside the rules."""
+"""Tests of the faults that drills simulate."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ RULES = Path(__file__).parents[4] / "prometheus/rules"
 
 
 def list_alerts():
-    """Return every alert that there is a rule for."""
+    """Return the names of all alerts that have a rule."""
     groups = [
         group
         for path in RULES.glob("*.yml")
@@ -23,13 +23,13 @@ def list_alerts():
 
 
 def test_every_alert_has_its_drill_or_a_reason_why_not():
-    """Each alert stands exactly once in one of the two lists, and nothing else does."""
+    """Each alert has a fault or a reason for having no drill, and no other alert is listed."""
     listed = [*(fault.alert for fault in FAULTS), *UNDRILLED]
     assert sorted(listed) == sorted(list_alerts())
 
 
 def test_a_fault_changes_something():
-    """Before and during a fault the machine is not the same."""
+    """During a fault, the machine differs from the healthy machine."""
     for fault in FAULTS:
         assert fault.healthy != fault.faulty or fault.is_silent or fault.is_failing, fault.alert
 
@@ -43,7 +43,7 @@ def test_a_fault_changes_something():
     ],
 )
 def test_what_cannot_be_drilled_is_said(name, hint):
-    """A slip of the pen gets the name that was meant, and an alert without a drill the reason."""
+    """The error suggests a similar name, or states why the alert has no drill."""
     with pytest.raises(ConfigurationError) as caught:
         find_fault(name)
     assert str(caught.value).endswith(hint)

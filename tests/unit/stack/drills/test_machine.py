@@ -1,4 +1,4 @@
-"""The simulated machine, asked through its own server."""
+"""Tests of the simulated machine and its HTTP server."""
 
 import socket
 import urllib.request
@@ -15,7 +15,7 @@ from trainvitals.stack.programs import find_free_ports
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -26,12 +26,12 @@ class Clock:
 
 
 def read(collector):
-    """Return each value by the name of its series."""
+    """Return the values by the names of their series."""
     return {series.name: value for series, value in collector.read(0.0)}
 
 
 def test_what_a_series_is_worth_as_time_passes():
-    """At sixty times the speed, a minute ago is a second ago."""
+    """At a speed of 60, simulated times are divided by 60 and slopes are multiplied by 60."""
     clock = Clock()
     collector = SimulatedCollector(speed=60, now=clock)
     collector.enter(
@@ -50,7 +50,7 @@ def test_what_a_series_is_worth_as_time_passes():
 
 @pytest.mark.parametrize("speed", [1, 15, 60])
 def test_a_disk_that_fills_is_not_full_before_its_alert_fires(speed):
-    """A full one silences the prediction, at real durations as at divided ones."""
+    """The simulated disk is not full before its alert fires, because a full disk ends the alert."""
     rule = next(each for each in read_rulebook().alerts if each.name == "HostDiskWillFill")
     clock = Clock()
     collector = SimulatedCollector(speed=speed, now=clock)
@@ -60,7 +60,7 @@ def test_a_disk_that_fills_is_not_full_before_its_alert_fires(speed):
 
 
 def test_counter_goes_on_in_the_next_phase_and_never_back():
-    """A slower rate continues from the total so far, also after a phase without the counter."""
+    """A counter continues from its total in the next phase, even after a phase without it."""
     clock = Clock()
     collector = SimulatedCollector(speed=1, now=clock)
     collector.enter([rate("b_total", 10)])
@@ -80,14 +80,14 @@ def collector():
 
 @pytest.fixture
 def machine(collector):
-    """Return a machine on a free port."""
+    """Return a simulated machine on a free port."""
     machine = SimulatedMachine([collector], f"127.0.0.1:{find_free_ports(1)[0]}")
     yield machine
     machine.close()
 
 
 def test_page_is_the_exporters_own(machine, collector):
-    """The series stand on a page with types, beside what the exporter says about its collectors."""
+    """The page has the simulated series with their types, and the exporter's own metrics."""
     collector.enter([constant("x", 1, device="0"), constant("x", 2, device="1")])
     machine.listen()
     with urllib.request.urlopen(f"http://{machine.address}/metrics") as answer:
@@ -103,7 +103,7 @@ def test_page_is_the_exporters_own(machine, collector):
 
 
 def test_silent_machine_refuses_and_answers_again(machine):
-    """While it is silent nothing listens on its port."""
+    """A silent machine does not listen on its port, and later listens again."""
     machine.listen()
     machine.fall_silent()
     with socket.socket() as probe:

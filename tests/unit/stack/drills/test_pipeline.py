@@ -1,4 +1,4 @@
-"""What a drill is made of."""
+"""Tests of the preparation of a drill."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 def test_routes_that_cannot_be_are_one_line(
     tmp_path, prometheus, alertmanager, amtool, text, has_amtool
 ):
-    """A configuration of one's own that is none is named in one line, also without an amtool."""
+    """The error for an invalid Alertmanager configuration is one line that names the file."""
     mine = tmp_path / "mine.yml"
     mine.write_text(text, encoding="utf-8")
     programs = {"prometheus": prometheus, "prometheus-alertmanager": alertmanager}
@@ -43,7 +43,7 @@ def test_routes_that_cannot_be_are_one_line(
 
 @pytest.fixture
 def plan_with(tmp_path, prometheus, alertmanager):
-    """Return a function that plans a drill of a stack whose own rules are a text."""
+    """Return a function that plans a drill of a stack with the given text as its rules."""
 
     def plan(text):
         rules = tmp_path / "state/config/prometheus/rules"
@@ -62,7 +62,7 @@ def plan_with(tmp_path, prometheus, alertmanager):
 
 
 def plan_shipped(speed):
-    """Plan a drill of the shipped rules, without programs."""
+    """Return the plan of a drill of the shipped rules, without programs."""
     files = (ROOT / "prometheus/rules").glob("*.yml")
     rules = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in files}
     return Plan(speed, rules, {}, Path("prometheus"), (), Path("directory"))
@@ -71,7 +71,7 @@ def plan_shipped(speed):
 @pytest.mark.parametrize("alert", [fault.alert for fault in FAULTS if fault.is_silent])
 @pytest.mark.parametrize("speed", [1.0, 60.0])
 def test_silence_is_judged_by_several_scrapes_at_every_speed(alert, speed):
-    """One scrape that is late on a busy machine is no silence, as it is none in the stack."""
+    """At any speed, a target must miss several scrapes before it counts as silent."""
     plan = fit_speed(find_fault(alert), plan_shipped(speed))
     waits = read_duration(find_rule(alert, plan)["for"]) / plan.speed
     assert waits >= 3 * LEAST_SCRAPE_SECONDS
@@ -79,13 +79,13 @@ def test_silence_is_judged_by_several_scrapes_at_every_speed(alert, speed):
 
 
 def test_other_faults_keep_their_speed():
-    """What is read from a page takes the scrape that shows it, however long that takes."""
+    """A fault other than silence does not change the speed of the plan."""
     plan = plan_shipped(60.0)
     assert fit_speed(find_fault("HPUHighTemperature"), plan) is plan
 
 
 def test_the_rules_of_the_stack_are_drilled(plan_with):
-    """A person who has rules of their own drills those, not the shipped ones."""
+    """The drill uses the rules of the stack instead of the shipped rules."""
     text = "groups: [{name: g, rules: [{alert: Mine, expr: up == 0}]}]"
     plan = plan_with(text)
     assert list(plan.rules) == ["mine.yml"]
@@ -97,6 +97,6 @@ def test_the_rules_of_the_stack_are_drilled(plan_with):
     ["", "a", "groups: 3", "groups: [3]", "groups: [{rules: [3]}]", "groups: [{rules: [{}]}]"],
 )
 def test_rules_that_are_none_are_one_line(plan_with, text):
-    """The file is named."""
+    """The error for an invalid rule file is one line that names the file."""
     with pytest.raises(StackError, match=r"mine\.yml has no groups of rules: correct it$"):
         plan_with(text)

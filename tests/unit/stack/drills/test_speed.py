@@ -1,4 +1,4 @@
-"""Durations of rules and routes, divided."""
+"""Tests of the division of the durations in rules and routes."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from trainvitals.stack.drills.speed import (
     [("0s", 0), ("90s", 90), ("1h30m", 5400), ("250ms", 0.25), ("1w", 604800), ("2d", 172800)],
 )
 def test_duration_is_read_as_prometheus_writes_it(text, seconds):
-    """Units add up; a week has seven days."""
+    """The units of a duration are added, and a week has seven days."""
     assert read_duration(text) == seconds
 
 
@@ -25,12 +25,12 @@ def test_duration_is_read_as_prometheus_writes_it(text, seconds):
     [("2m", "2000ms"), ("15s", "250ms"), ("0s", "0s"), ("10ms", "1ms"), ("6h", "360000ms")],
 )
 def test_duration_is_divided_by_sixty(text, divided):
-    """What is not 0 does not become 0, because Prometheus takes no empty range."""
+    """A duration above zero stays above zero, because Prometheus refuses an empty range."""
     assert divide_duration(text, 60) == divided
 
 
 def test_rule_keeps_everything_but_its_durations():
-    """Ranges, subqueries, offsets, `for` and `keep_firing_for` shrink; names and numbers stay."""
+    """Ranges, subqueries, offsets, `for` and `keep_firing_for` are divided; names are kept."""
     document = {
         "groups": [
             {
@@ -59,7 +59,7 @@ def test_rule_keeps_everything_but_its_durations():
 
 
 def test_window_of_an_event_is_divided_and_other_thresholds_are_not():
-    """`…window_seconds` is a duration; the length of a batch is a reading."""
+    """A threshold whose name ends in `window_seconds` is divided; other thresholds are kept."""
     rules = [
         {"record": "threshold:a:window_seconds", "expr": "vector(900)"},
         {"record": "threshold:a:batch_seconds", "expr": "vector(10)"},
@@ -72,7 +72,7 @@ def test_window_of_an_event_is_divided_and_other_thresholds_are_not():
 
 
 def test_routes_shrink_and_every_receiver_leads_here():
-    """Receivers keep their names, so that routes and reports stay true; templates are not needed."""
+    """Receivers keep their names and get one webhook each, and templates are left out."""
     document = {
         "global": {"resolve_timeout": "5m"},
         "templates": ["templates/*.tmpl"],
@@ -102,6 +102,6 @@ def test_routes_shrink_and_every_receiver_leads_here():
 
 
 def test_longest_duration_of_an_expression():
-    """An offset counts like a range; an expression without either has 0."""
+    """Ranges and offsets are compared; an expression without either has the duration 0."""
     assert find_longest_duration("a[10m] > b offset 2h") == 7200
     assert find_longest_duration("a > 1") == 0

@@ -1,4 +1,4 @@
-"""Prints what the file in STAND_IN_DOCKER has for the first pattern that its arguments match."""
+"""Print the output that the file `$STAND_IN_DOCKER` contains for the first matching pattern."""
 
 import json
 import os

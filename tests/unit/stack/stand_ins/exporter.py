@@ -1,4 +1,4 @@
-"""A page with one metric, in the place of the exporter."""
+"""A stand-in for the exporter that serves a page with one metric."""
 
 import signal
 import socket
@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Page(BaseHTTPRequestHandler):
-    """Answers every request with the metric."""
+    """A request handler that sends the metric for every path."""
 
     def do_GET(self):
-        """Answer like the exporter."""
+        """Send the metric in the text format of Prometheus."""
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()

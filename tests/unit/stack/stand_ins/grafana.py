@@ -1,4 +1,4 @@
-"""A server in the place of Grafana: it tells the variables that it was started with."""
+"""A stand-in for Grafana that reports the variables and arguments with which it was started."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Page(BaseHTTPRequestHandler):
-    """Answers every request with the variables."""
+    """A request handler that sends the variables and arguments for every path."""
 
     def do_GET(self):
-        """Answer like Grafana's page of health."""
+        """Send the variables and arguments with status 200."""
         self.send_response(200)
         self.end_headers()
         told = {

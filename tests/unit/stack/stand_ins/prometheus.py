@@ -1,4 +1,4 @@
-"""A server in the place of a Prometheus that cannot scrape."""
+"""A stand-in for a Prometheus server that cannot scrape its target."""
 
 import json
 import signal
@@ -14,10 +14,10 @@ TARGET = {
 
 
 class Page(BaseHTTPRequestHandler):
-    """Answers every request with the one target."""
+    """A request handler that sends a list of one target for every path."""
 
     def do_GET(self):
-        """Answer like Prometheus' list of targets."""
+        """Send the list of targets."""
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps({"data": {"activeTargets": [TARGET]}}).encode())

@@ -1,4 +1,4 @@
-"""Which steps and which batches count."""
+"""Tests of counting training steps and batches."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from trainvitals.training.autolog.counting import Batches, StepCounter
 
 
 class Optimizer:
-    """An optimizer that can be referred to weakly."""
+    """An optimizer that supports weak references."""
 
 
 def test_the_most_active_optimizer_counts():
-    """Whichever takes the first step."""
+    """The steps of the optimizer with the most steps are counted, whichever steps first."""
     one, other = Optimizer(), Optimizer()
     counter = StepCounter()
     for _ in range(10):
@@ -21,7 +21,7 @@ def test_the_most_active_optimizer_counts():
 
 
 def test_an_optimizer_that_exists_no_more_is_succeeded_at_once():
-    """The count goes on and never back."""
+    """If the leading optimizer no longer exists, the next optimizer continues the count."""
     counter, counts = StepCounter(), []
     for _ in range(3):
         optimizer = Optimizer()
@@ -33,7 +33,7 @@ def test_an_optimizer_that_exists_no_more_is_succeeded_at_once():
 
 
 def test_an_optimizer_that_is_silent_is_succeeded_after_fifty_steps():
-    """It still exists, for example in a variable of the program."""
+    """If the leading optimizer takes none of 50 steps, another optimizer continues the count."""
     first, second, counter = Optimizer(), Optimizer(), StepCounter()
     for _ in range(200):
         counter.count(first)
@@ -44,7 +44,7 @@ def test_an_optimizer_that_is_silent_is_succeeded_after_fifty_steps():
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_each_batch_counts_once(ahead):
-    """With a batch that is fetched ahead, and with two backward passes for each batch."""
+    """Each batch is counted once, even if one batch is fetched ahead."""
     batches = Batches()
     sizes = [8, 8, 8, 5]
     fetched = iter(sizes)
@@ -61,7 +61,7 @@ def test_each_batch_counts_once(ahead):
 
 
 def test_an_uncertain_batch_counts_when_it_is_confirmed():
-    """A batch that was fetched while another model was in evaluation."""
+    """A batch that was fetched while a model was in evaluation mode counts after confirmation."""
     batches = Batches()
     batches.fetch([0, 0], is_certain=False)
     batches.use()

@@ -1,4 +1,4 @@
-"""When batches are used for an evaluation, and which optimizer step is the outermost."""
+"""Tests of the detection of evaluations and of nested optimizer steps."""
 
 import pytest
 
@@ -7,25 +7,25 @@ from trainvitals.training.autolog.nesting import StepNesting
 
 
 class Module:
-    """A module of PyTorch, as far as it is asked."""
+    """A stand-in for a PyTorch module."""
 
     def __init__(self, *children):
         self._children = children
         self.training = True
 
     def children(self):
-        """Return the modules inside."""
+        """Return the child modules."""
         return iter(self._children)
 
     def eval(self):
-        """Set the module to evaluation, and return it."""
+        """Set the module to evaluation mode, and return it."""
         self.training = False
         return self
 
 
 @pytest.fixture
 def evaluations():
-    """Evaluations of a loop that has had backward passes."""
+    """A detector of evaluations."""
     return Evaluations()
 
 
@@ -37,7 +37,7 @@ def fetch(evaluations, *, has_gradients=True):
 
 
 def test_a_model_in_evaluation_is_a_sign_until_any_model_is_trained(evaluations):
-    """Also if it is a copy of the model, such as an average of its weights."""
+    """A model in evaluation mode indicates an evaluation until any model is trained."""
     model, average = Module(Module()), Module(Module())
     assert evaluations.set_mode(average.eval()) == "validation"
     assert [fetch(evaluations) for _ in range(4)] == [True] * 4
@@ -47,7 +47,7 @@ def test_a_model_in_evaluation_is_a_sign_until_any_model_is_trained(evaluations)
 
 
 def test_a_model_in_evaluation_while_another_is_trained_is_no_sign_again(evaluations):
-    """The batch that was fetched meanwhile was one for training."""
+    """A model in evaluation mode during a backward pass is ignored from then on, like a teacher."""
     teacher = Module(Module()).eval()
     evaluations.set_mode(teacher)
     assert fetch(evaluations)
@@ -57,13 +57,16 @@ def test_a_model_in_evaluation_while_another_is_trained_is_no_sign_again(evaluat
 
 
 def test_a_frozen_layer_is_no_sign(evaluations):
-    """It has no modules inside."""
+    """A module without children in evaluation mode is a frozen layer and no evaluation."""
     assert evaluations.set_mode(Module().eval()) is None
     assert not fetch(evaluations)
 
 
 def test_batches_without_gradients_or_without_passes_are_for_an_evaluation(evaluations):
-    """A few batches may be fetched ahead."""
+    """Batches without gradients, or without backward passes, are used for an evaluation.
+
+    The first three batches without a backward pass may have been fetched ahead.
+    """
     assert fetch(evaluations, has_gradients=False)
     assert [fetch(evaluations) for _ in range(5)] == [False, False, False, True, True]
     evaluations.use_batch()
@@ -71,7 +74,7 @@ def test_batches_without_gradients_or_without_passes_are_for_an_evaluation(evalu
 
 
 def test_the_outermost_step_counts():
-    """An optimizer around another, and one that calls the step of its base class."""
+    """Only the outermost of several nested optimizer steps counts."""
     nesting, outer, inner = StepNesting(), object(), object()
     assert nesting.begin(outer, 1)
     assert [nesting.begin(inner, 1), nesting.begin(outer, 1)] == [False, False]
@@ -79,7 +82,7 @@ def test_the_outermost_step_counts():
 
 
 def test_a_step_that_raised_an_exception_is_forgotten():
-    """It began before the last backward pass."""
+    """A step that began before the last backward pass and did not end is discarded."""
     nesting, optimizer = StepNesting(), object()
     assert nesting.begin(optimizer, 1)
     assert nesting.begin(optimizer, 2)
@@ -88,7 +91,7 @@ def test_a_step_that_raised_an_exception_is_forgotten():
 
 
 def test_an_optimizer_that_steps_again_begins_a_step():
-    """The parts of a chain each step once."""
+    """An optimizer that takes a second step begins a new training step."""
     nesting, one, other = StepNesting(), object(), object()
     assert [nesting.repeats(each) for each in (one, other, one)] == [False, False, True]
     nesting.lone.clear()

@@ -1,4 +1,4 @@
-"""What is observed of a function, and what happens when the observation fails."""
+"""Tests of the observation of framework functions."""
 
 import pickle
 import sys
@@ -13,7 +13,7 @@ class Owner:
     """A class of a framework."""
 
     def call(self, value):
-        """Return a value, or raise what is no number."""
+        """Return a value, or raise a KeyError for None."""
         if value is None:
             raise KeyError("none")
         return self.call(value - 1) + 1 if value else 0
@@ -21,18 +21,18 @@ class Owner:
 
 @pytest.fixture
 def seam():
-    """A seam whose calls are observed."""
+    """A seam that observes calls."""
     return Seam("calls", is_compiling=lambda: False, thread=TrainingThread())
 
 
 @pytest.fixture
 def owner():
-    """A class that is restored after the test."""
+    """A copy of the class `Owner`, which the test may modify."""
     return type("Owner", (), dict(vars(Owner)))
 
 
 def test_only_the_outermost_call_is_observed(seam, owner):
-    """With its arguments, its result and its exception."""
+    """The outermost call is observed with its arguments, result and exception."""
     seen = []
     seam.wrap(
         owner,
@@ -47,7 +47,7 @@ def test_only_the_outermost_call_is_observed(seam, owner):
 
 
 def test_nothing_is_observed_while_calls_are_of_no_interest(seam, owner):
-    """The observation goes on afterwards."""
+    """While `is_idle` is true, calls are not observed."""
     seen = []
     seam.wrap(owner, "call", before=lambda args, _: seen.append(args[1]))
     for seam.is_idle in (True, False):
@@ -57,7 +57,7 @@ def test_nothing_is_observed_while_calls_are_of_no_interest(seam, owner):
 
 @pytest.mark.parametrize("at", ["before", "after"])
 def test_a_failing_observation_ends_and_is_logged_once(owner, caplog, at):
-    """The call returns what it returns without it, and the function is the original again."""
+    """A failed observation is logged once, and the original function is restored."""
     original, failures = owner.call, []
     seam = Seam(
         "calls",
@@ -79,7 +79,7 @@ def test_a_failing_observation_ends_and_is_logged_once(owner, caplog, at):
 
 
 def test_a_hook_that_fails_does_nothing_any_more(seam, caplog):
-    """It cannot be removed while hooks are being called."""
+    """A hook that has failed does nothing, because it cannot be removed while hooks are called."""
     calls = []
 
     def fail(value):
@@ -92,7 +92,7 @@ def test_a_hook_that_fails_does_nothing_any_more(seam, caplog):
 
 
 def test_a_patch_of_the_programs_own_is_left(seam, owner):
-    """Its inner function is observed no more."""
+    """A function that the program has replaced is not restored, and is no longer observed."""
     seen = []
     seam.wrap(owner, "call", before=lambda *_: seen.append(1))
     inner = owner.call
@@ -104,7 +104,7 @@ def test_a_patch_of_the_programs_own_is_left(seam, owner):
 
 
 def test_what_is_compiled_is_not_observed(owner):
-    """The question is asked first."""
+    """A call that is being compiled is not observed."""
     seen = []
     seam = Seam("calls", is_compiling=lambda: True, thread=None)
     seam.wrap(owner, "call", before=lambda *_: seen.append(1))
@@ -112,7 +112,7 @@ def test_what_is_compiled_is_not_observed(owner):
 
 
 def test_a_function_is_pickled_by_its_name(seam, monkeypatch):
-    """Also if another module offers it under the same name."""
+    """A wrapped function can be pickled, even if another module also exports it."""
     home, other = types.ModuleType("home_of_save"), types.ModuleType("other")
     exec("def save(): return 7", home.__dict__)
     other.save = home.save

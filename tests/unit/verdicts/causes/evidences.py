@@ -1,4 +1,4 @@
-"""Evidence as a test writes it down, and any evidence at all."""
+"""Builders of evidence for the tests, and a Hypothesis strategy for any evidence."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _TEXTS = st.one_of(
         )
     ),
 )
-# What a document of evidence may hold; its reader refuses more.
+# The range that an evidence document may hold; its reader refuses larger values.
 _CODES = st.one_of(
     st.integers(-(2**63), 2**63), st.sampled_from((0, 1, 9, 15, 126, 127, 134, 137, 139, 143, 255))
 )
@@ -90,12 +90,12 @@ ANY_EVIDENCE = _any_of(parts.Evidence)
 
 
 def event(before, action, *, exit_code=None, signal=None):
-    """Return an event so many seconds before the end."""
+    """Return an engine event at this many seconds before the end."""
     return EngineEvent(DIED - before, action, exit_code, signal)
 
 
 def oom_kill(before=0.05, *, oom="own", task="own", constraint="CONSTRAINT_MEMCG"):
-    """Return a kill by the kernel; `own` is the container's control group, None is the host."""
+    """Return an OOM kill, where `own` is the container's control group and None is the host."""
     groups = {"own": f"/docker/{ID}", "other": f"/limited/{OTHER_ID}", "parent": "/limited"}
     group = None if oom is None else groups[oom]
     return OomKill(DIED - before, constraint, group, groups[task], "python", 3181, 16000 * 1024)
@@ -107,7 +107,7 @@ def death(code, *events, oom_kills=(), is_oom_killed=False, **more):
     Args:
         code: The exit code.
         events: The events of the engine between start and end.
-        oom_kills: What the kernel log has; None where it could not be read.
+        oom_kills: The OOM kills in the kernel log, or None if it could not be read.
         is_oom_killed: `OOMKilled` of its state.
         more: Other attributes of `Evidence`.
     """

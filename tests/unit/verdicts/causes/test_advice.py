@@ -1,4 +1,4 @@
-"""Numbers of a training in its command and log."""
+"""Batch sizes, worker counts and memory limits in advice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def case(*log, command=("python", "train.py")):
     ],
 )
 def test_a_batch_size_is_found_in_the_log(line, text):
-    """It is found however frameworks write it."""
+    """A batch size in the log is found in the notations of all common frameworks."""
     hint = find_batch_size(case("epoch 1", line, "loss=0.1"))
     assert hint is not None
     assert hint.text == text
@@ -45,26 +45,26 @@ def test_a_batch_size_is_found_in_the_log(line, text):
     "line", ["batch_size=0", "batch_size=1e5", "minibatch 32", "batch_size=None", "batch_size=0.5"]
 )
 def test_what_is_no_batch_size_is_not_taken_for_one(line):
-    """Zero, fractions and other words are not."""
+    """Zero, fractions, None and parts of other words are not read as a batch size."""
     assert find_batch_size(case(line)) is None
 
 
 def test_the_command_goes_before_the_log():
-    """The command takes precedence: its value is the one to change."""
+    """A batch size in the command takes precedence over one in the log."""
     hint = find_batch_size(case("batch_size=64", command=("train", "--batch_size", "16")))
     assert hint is not None
     assert (hint.name, hint.value) == ("--batch_size", 16)
 
 
 def test_the_last_value_in_the_log_holds():
-    """A finder of batch sizes may have lowered it."""
+    """The last batch size in the log is used, because a batch size finder may have lowered it."""
     hint = find_batch_size(case("batch_size=64", "batch_size=32"))
     assert hint is not None
     assert hint.value == 32
 
 
 def test_advice_has_half_the_number():
-    """The step can be copied."""
+    """The advice halves the batch size or the number of workers in the option's own notation."""
     assert "from `--batch-size 32` to `--batch-size 16`" in advise_smaller_batch(
         case(command=("train", "--batch-size", "32"))
     )
@@ -72,7 +72,7 @@ def test_advice_has_half_the_number():
 
 
 def test_advice_without_a_number_names_the_setting():
-    """One sample or one worker cannot be halved."""
+    """If the number is unknown or 1, the advice names only the setting."""
     for known in ((), ("batch_size=1", "num_workers=1")):
         assert "Reduce the batch size (`--batch-size`)" in advise_smaller_batch(case(*known))
         assert "(`num_workers`)" in advise_fewer_workers(case(*known))
@@ -94,5 +94,5 @@ MIB, GIB = 1024**2, 1024**3
     ],
 )
 def test_a_new_limit_is_half_as_high_again_in_round_numbers(needed, option):
-    """It is what one types behind `--memory`."""
+    """The suggested limit is 1.5 times the needed memory, rounded up, in the form of `--memory`."""
     assert format_option(suggest_limit(needed)) == option

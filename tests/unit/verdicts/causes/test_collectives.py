@@ -1,4 +1,4 @@
-"""Ranks that waited for one another."""
+"""Collective operations that timed out because a rank was missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINE = (
 
 
 def test_the_watchdogs_lines_are_read():
-    """Rank, operation and timeout are in each line; a rank counts once."""
+    """Rank, operation and timeout are read from the watchdog's lines, once for each rank."""
     lines = (LINE.format(1, 1234), LINE.format(0, 1234), LINE.format(1, 1234))
     assert list_waits(lines) == (
         Wait(0, 1234, "ALLREDUCE", 600.0),
@@ -25,7 +25,7 @@ def test_the_watchdogs_lines_are_read():
 
 
 def test_a_line_without_a_rank_is_a_wait_too():
-    """Older versions name the rank in another way, or not at all."""
+    """A watchdog line without a rank, as of older versions, is read as a wait."""
     line = "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
     assert list_waits((line,)) == (Wait(None, None, "", None),)
 

@@ -1,4 +1,4 @@
-"""A definite cause, and the tracebacks that follow from it."""
+"""Definite causes, and the later tracebacks that they lead to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LATER = (
 @pytest.mark.parametrize(("reason", "message"), _DEFINITE)
 @pytest.mark.parametrize("later", _WRAPPERS)
 def test_a_report_on_others_keeps_the_cause(reason, message, later):
-    """The traceback before it is the cause, also with lines in between."""
+    """A later exception that only reports other failures leaves the first one as the cause."""
     for between in ((), _STATUS):
         verdict = judge_log(*STEPS, *fail(message), *between, *fail(later), exit_code=1)
         assert (verdict.reason, verdict.confidence) == (reason, "high")
@@ -44,7 +44,7 @@ def test_a_report_on_others_keeps_the_cause(reason, message, later):
 @pytest.mark.parametrize(("reason", "message"), _DEFINITE)
 @pytest.mark.parametrize("later", _LATER)
 def test_a_later_traceback_does_not_displace_a_definite_cause(reason, message, later):
-    """It may follow from it, or not, so that the cause is not certain."""
+    """A definite cause before an unrelated traceback has medium confidence."""
     verdict = judge_log(*STEPS, *fail(message), *_STATUS, *fail(later), exit_code=1)
     assert (verdict.reason, verdict.confidence) == (reason, "medium")
     assert "exception" not in {each.reason for each in verdict.contributing}
@@ -52,20 +52,20 @@ def test_a_later_traceback_does_not_displace_a_definite_cause(reason, message, l
 
 @pytest.mark.parametrize(("reason", "message"), _DEFINITE)
 def test_an_error_that_training_went_on_after_accuses_no_more(reason, message):
-    """The last traceback ended it."""
+    """If training continued after the first error, the last traceback is the cause."""
     verdict = judge_log(*fail(message), *STEPS, *fail(_LATER[0]), exit_code=1)
     assert (verdict.reason, verdict.confidence) == ("exception", "high")
     assert reason not in {each.reason for each in verdict.contributing if each.confidence != "low"}
 
 
 def test_a_handled_error_right_before_does_not_accuse():
-    """The program says that it goes on."""
+    """An error after which the program skips the batch is not the cause."""
     lines = (*fail(_DEFINITE[0][1]), "skipping this batch", *fail(_LATER[0]))
     assert judge_log(*STEPS, *lines, exit_code=1).reason == "exception"
 
 
 def test_an_exception_after_another_is_less_certain():
-    """Both are named."""
+    """If two different exceptions follow each other, the report names both at medium confidence."""
     first = fail("KeyError: 'labels'")
     verdict = judge_log(*STEPS, *first, *fail(_LATER[0]), exit_code=1)
     assert (verdict.reason, verdict.confidence) == ("exception", "medium")
@@ -74,7 +74,7 @@ def test_an_exception_after_another_is_less_certain():
 
 
 def test_the_line_of_a_message_that_names_the_cause_is_shown():
-    """The headline of a wrapper does not name it."""
+    """The report quotes the line of a wrapper's message that names the cause."""
     lines = fail(
         "ray.exceptions.RayTaskError(RuntimeError): ray::fit() (pid=7)", "CUDA out of memory"
     )
@@ -83,7 +83,7 @@ def test_the_line_of_a_message_that_names_the_cause_is_shown():
 
 
 def accelerate(end):
-    """Return what Accelerate's launcher writes when its program fails."""
+    """Return the traceback of Accelerate's launcher after its program failed."""
     return (
         "Traceback (most recent call last):",
         '  File "/opt/venv/bin/accelerate", line 8, in <module>',
@@ -95,7 +95,7 @@ def accelerate(end):
 
 
 def test_the_launcher_of_accelerate_reports_the_end_of_its_program():
-    """Its traceback is that of the launcher; a program that was killed wrote none."""
+    """The traceback of Accelerate's launcher is not the cause, but its signal is used."""
     exited, killed = "returned non-zero exit status 1", "died with <Signals.SIGKILL: 9>"
     reason, message = _DEFINITE[0]
     verdict = judge_log(*STEPS, *fail(message), *accelerate(exited), exit_code=1)
@@ -105,7 +105,7 @@ def test_the_launcher_of_accelerate_reports_the_end_of_its_program():
 
 @pytest.mark.parametrize("name", ["EOFError", "BrokenPipeError: [Errno 32] Broken pipe"])
 def test_a_lost_process_is_the_one_that_the_kernel_names(name):
-    """A pipe that ends says that the process at its other end died, not of what."""
+    """A broken pipe of multiprocessing is explained by a segfault in the kernel log."""
     pipe = (
         *_HEAD,
         '  File "/usr/lib/python3.11/multiprocessing/connection.py", line 383, in _recv',
@@ -122,7 +122,7 @@ def test_a_lost_process_is_the_one_that_the_kernel_names(name):
 
 
 def test_a_thread_s_exception_that_the_main_thread_raises_again_ended_it():
-    """The first traceback of the chain shows the frames of a thread."""
+    """If a rank raises an exception of its thread again, the thread's exception is the cause."""
     lines = (
         *STEPS,
         "[rank6]: Traceback (most recent call last):",
@@ -140,7 +140,7 @@ def test_a_thread_s_exception_that_the_main_thread_raises_again_ended_it():
 
 
 def test_an_exception_that_a_logger_wrote_as_a_warning_did_not_end_it():
-    """Python itself prints the frame of the module, or of the thread, first."""
+    """A traceback without a module or thread frame, logged as a warning, is not the end."""
     logged = (
         "2025-03-04 16:44:37,866 - comm.tcp - WARNING - Closing a stream",
         "Traceback (most recent call last):",
@@ -158,7 +158,7 @@ _ENDED = "LAUNCH ERROR 2025-03-04 22:36:10,441 Container failed !!!"
 
 
 def test_steps_after_an_error_are_buffered_output_if_a_launcher_reports_the_failure():
-    """Python writes the rest of its buffer at exit, so the confidence is medium."""
+    """Steps after an error may be buffered output, so the confidence of the cause is medium."""
     error = fail(
         "MemoryError: ", "", "Out of memory error on GPU 2. Cannot allocate 1.1GB memory on GPU 2."
     )
@@ -169,7 +169,7 @@ def test_steps_after_an_error_are_buffered_output_if_a_launcher_reports_the_fail
 
 @pytest.mark.parametrize("label", ["[worker-{}] ", "[pod/fit-worker-{}/pytorch] "])
 def test_the_labels_of_an_operator_s_pods_are_ranks(label):
-    """The first rank that failed has the cause; the others lost their connection to it."""
+    """In a log of several pods, the cause is the error of the first failed rank."""
     first = fail("tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 180")
     other = fail(
         "tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: x"
@@ -183,7 +183,7 @@ def test_the_labels_of_an_operator_s_pods_are_ranks(label):
 
 
 def test_a_refused_connection_between_ranks_is_not_a_server_that_cannot_be_reached():
-    """GRPC's details follow the abort of another rank."""
+    """A gRPC connection error after another rank's abort is not a network error."""
     details = (
         ':{"created":"@1","description":"Failed to pick subchannel","file":"client_channel.cc"}'
     )
@@ -199,7 +199,7 @@ def test_a_refused_connection_between_ranks_is_not_a_server_that_cannot_be_reach
 
 
 def test_a_wrapper_that_goes_on_after_the_training_was_killed_reports_no_success():
-    """A shell without `set -e` ignores the exit code; a training that was started again is one."""
+    """A shell script that ignores a killed training is a success only if the training restarts."""
     killed = "/entrypoint.sh: line 22:    61 Killed                  python fit.py --rows all"
     done = "[entrypoint] all stages finished, bye"
     assert judge_log(*STEPS, killed, "[entrypoint] exporting metrics", done).reason != "finished"
@@ -207,7 +207,7 @@ def test_a_wrapper_that_goes_on_after_the_training_was_killed_reports_no_success
 
 
 def test_a_shape_that_differs_from_the_checkpoint_s_is_the_checkpoint_s():
-    """Megatron's message has the words of a shape error too."""
+    """Megatron's shape mismatch of a loaded tensor is a checkpoint mismatch."""
     error = (
         "megatron.core.dist_checkpointing.core.CheckpointingException: Global shape mismatch for loaded"
         " (torch.Size([128256, 4096])) and expected ((128512, 4096)) tensor for key embedding.weight"
@@ -216,7 +216,7 @@ def test_a_shape_that_differs_from_the_checkpoint_s_is_the_checkpoint_s():
 
 
 def test_the_other_services_of_compose_are_stopped_because_the_training_ended():
-    """Their SIGTERM is not the training's."""
+    """The SIGTERM of another Compose service is not the cause of the trainer's end."""
     error = fail(
         "RuntimeError: DataLoader worker (pid 412) is killed by signal: Bus error. It is possible that"
         " dataloader's workers are out of shared memory. Please try to raise your shared memory limit."
@@ -228,6 +228,6 @@ def test_the_other_services_of_compose_are_stopped_because_the_training_ended():
 
 
 def test_a_launcher_that_names_five_possible_causes_is_not_sure():
-    """Open MPI says so about a host that it could not reach."""
+    """Open MPI's message about an unreachable host has medium confidence."""
     verdict = judge_log("ORTE was unable to reliably start one or more daemons.", "This usually is")
     assert (verdict.reason, verdict.confidence) == ("rendezvous-timeout", "medium")

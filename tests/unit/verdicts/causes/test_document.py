@@ -1,4 +1,4 @@
-"""Evidence to JSON and back."""
+"""Conversion of evidence to JSON and back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from trainvitals.sources.containers.evidence_document import EvidenceError, from
 @settings(max_examples=50)
 @given(ANY_EVIDENCE)
 def test_evidence_comes_back_from_json_as_it_was(evidence):
-    """Whatever was written as JSON text is read back equal."""
+    """Evidence that is written as JSON text and read again is equal to the original."""
     assert from_json(json.loads(json.dumps(to_json(evidence)))) == evidence
 
 
 def test_a_document_has_its_format_and_omits_unknown_values():
-    """The members are the attributes, without those that are None."""
+    """The members of a document are the attributes of the evidence that are not None."""
     evidence = Evidence("process", "train.py", signal=9, log=("epoch 1",), oom_kills=())
     document = to_json(evidence)
     assert document["format"] == 1
@@ -30,13 +30,13 @@ def test_a_document_has_its_format_and_omits_unknown_values():
 
 
 def test_what_can_be_none_is_not_the_same_as_empty():
-    """No kernel log comes back as None, one without kills as an empty tuple."""
+    """A missing kernel log is read as None, and one without OOM kills as an empty tuple."""
     assert from_json(to_json(Evidence("run", "a"))).oom_kills is None
     assert from_json(to_json(Evidence("run", "a", oom_kills=()))).oom_kills == ()
 
 
 def test_none_comes_back_where_an_attribute_has_no_default():
-    """A kill by the host has no `oom_memcg`, a probe may have no time."""
+    """None is restored for attributes without a default, such as `oom_memcg`."""
     kill = OomKill(1.0, "CONSTRAINT_NONE", None, "/docker/a", "python", 7)
     state = State("running", 0, probes=(HealthProbe(None, 1, ""),))
     evidence = Evidence("container", "a", oom_kills=(kill,), state=state)
@@ -44,7 +44,7 @@ def test_none_comes_back_where_an_attribute_has_no_default():
 
 
 def test_unknown_members_are_passed_over():
-    """A document of a newer version can be read."""
+    """Unknown members are ignored, so that a newer document can be read."""
     document = {
         "subject": "run",
         "name": "a",
@@ -75,6 +75,6 @@ def test_unknown_members_are_passed_over():
     ],
 )
 def test_a_wrong_document_is_refused_with_the_member_that_is_wrong(document, message):
-    """The error names where it is and what it should be."""
+    """The error of an invalid document names the member and its expected type."""
     with pytest.raises(EvidenceError, match=message):
         from_json(document)

@@ -1,4 +1,4 @@
-"""The failure of one rank before the timeout of another, and words in values that are no trouble."""
+"""A rank's failure before another rank's timeout, and trouble words that are only values."""
 
 import pytest
 
@@ -25,7 +25,7 @@ WAITED = (
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("error", ERRORS)
 def test_the_rank_that_failed_first_is_the_cause(error, prefix, code):
-    """The watchdog of the rank that waited contributes."""
+    """The rank that failed first is the cause, and the other rank's NCCL timeout contributes."""
     raised = (
         "Traceback (most recent call last):",
         '  File "/w/fit.py", line 4, in <module>',
@@ -50,13 +50,13 @@ def test_the_rank_that_failed_first_is_the_cause(error, prefix, code):
     ],
 )
 def test_the_words_of_a_value_are_not_a_cause(error):
-    """An exception that quotes them is about the value."""
+    """An exception that quotes a value with the words of another cause is only an exception."""
     log = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>', error)
     assert judge(Evidence("run", "r", log=log)).reason == "exception"
 
 
 def test_a_message_in_quotes_is_a_cause():
-    """KeyError quotes its message, which a library wrote."""
+    """A KeyError with a library's quoted message is not a missing file."""
     error = "KeyError: \"filename 'storages' not found\""
     log = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>', error)
     assert judge(Evidence("run", "r", log=log)).reason != "missing-file"
@@ -66,13 +66,13 @@ def test_a_message_in_quotes_is_a_cause():
     ("action", "reason"), [("create", "unknown"), ("attach", "unknown"), ("start", "running")]
 )
 def test_running_needs_a_sign_of_it(action, reason):
-    """A container that was created may never have been started."""
+    """A container is called running only if a start event was recorded."""
     events = (EngineEvent(1.7e9, action),)
     assert judge(Evidence("container", "c", events=events)).reason == reason
 
 
 def test_torchrun_may_name_the_rank_that_its_watchdog_aborted():
-    """The rank that waited goes on for a while, and its SIGABRT is seen before the other's end."""
+    """If torchrun names the rank that its watchdog aborted, another rank's error is the cause."""
     raised = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>')
     log = [f"[rank0] it {step} loss 1.{step}" for step in range(100, 109)]
     log += [f"[rank5]: {line}" for line in (*raised, "KeyError: 'news'")]
@@ -92,7 +92,7 @@ def test_torchrun_may_name_the_rank_that_its_watchdog_aborted():
 
 
 def test_an_assertion_may_speak_of_a_collective_operation():
-    """Megatron checks gradients before it reduces them."""
+    """Megatron's assertion about NaN gradients before a collective operation is `nan-loss`."""
     error = "AssertionError: Rank 3: found NaN in local grad norm before data-parallel communication collective"
     raised = (
         "Traceback (most recent call last):",
@@ -105,7 +105,7 @@ def test_an_assertion_may_speak_of_a_collective_operation():
 
 
 def test_a_coordination_service_that_is_gone_is_no_network():
-    """JAX ends the other tasks when one of them no longer answers."""
+    """If JAX's coordination service lost a task, that task is the cause, not the network."""
     log = [f"step {step} loss 2.{step}" for step in range(9)]
     log += [
         (

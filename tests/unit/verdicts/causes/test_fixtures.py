@@ -1,4 +1,4 @@
-"""The collected deaths and their verdicts."""
+"""Verdicts on the collected deaths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainvitals.verdicts.causes.judge import REASONS, judge
 
 @pytest.mark.parametrize("name", list_deaths())
 def test_a_collected_death_gets_its_verdict(name):
-    """Reason, confidence, contributing causes and words are those of `expected.yml`."""
+    """The verdict on a collected death has the reason, confidence and words of `expected.yml`."""
     expected = read_expected(name)
     verdict = judge(read_death(name))
     text = "\n".join(map(tell, (verdict.finding, *verdict.contributing)))
@@ -33,7 +33,7 @@ def test_a_collected_death_gets_its_verdict(name):
 
 
 def test_every_cause_has_a_collected_death():
-    """Each reason of the closed set is the verdict of a death here or of the world, or contributes."""
+    """Every reason is the verdict or a contributing cause of at least one collected death."""
     expected = [read_expected(name) for name in list_deaths()]
     covered = {one.reason for one in expected}
     covered.update(reason for one in expected for reason in one.contributing)
@@ -42,14 +42,14 @@ def test_every_cause_has_a_collected_death():
 
 
 def test_a_death_is_named_after_its_reason():
-    """The part of its name before `--` is its reason or a contributing one."""
+    """The part of a death's name before `--` is its reason or a contributing reason."""
     for name in list_deaths():
         expected = read_expected(name)
         assert name.partition("--")[0] in {expected.reason, *expected.contributing}
 
 
 def test_no_death_has_a_copy_of_a_file_of_another():
-    """A file that two deaths share is in one of them; the other refers to it."""
+    """No two deaths contain the same file, because one refers to the file of the other."""
     sections = [
         (section, path.stem)
         for path in sorted(DEATHS.glob("*.txtar"))

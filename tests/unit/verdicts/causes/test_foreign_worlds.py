@@ -1,4 +1,4 @@
-"""Schedulers, hosts and pods of other places: their own words, their clocks, and advice that fits."""
+"""Wordings and clocks of other schedulers, hosts and pods, and advice that suits them."""
 
 import pytest
 
@@ -33,7 +33,7 @@ OOM_LIMIT = """\
 
 
 def read(tmp_path, log=None, kernel=None):
-    """Return the evidence of a log and a kernel log as files."""
+    """Return the evidence of a log file and a kernel log file."""
     paths = []
     for name, text in (("a.log", log), ("k.log", kernel)):
         if text is not None:
@@ -43,7 +43,7 @@ def read(tmp_path, log=None, kernel=None):
 
 
 def steps_of(verdict):
-    """Return the advice as one text."""
+    """Return the advice of a verdict as one text."""
     return "\n".join(verdict.finding.steps)
 
 
@@ -53,7 +53,7 @@ def steps_of(verdict):
     [("slurm-preempted", "preempted"), ("slurm-time-limit", "timed-out")],
 )
 def test_submitit_says_why_it_was_signalled(name, reason, words):
-    """The name of the signal that announces it is no closed terminal."""
+    """Submitit's reason for a signal is the cause, whatever the signal's name."""
     verdict = judge_log(
         *STEPS,
         "submitit WARNING (2024-02-03 10:00:00,001) - Bypassing signal SIGTERM",
@@ -66,7 +66,7 @@ def test_submitit_says_why_it_was_signalled(name, reason, words):
 
 
 def test_a_job_that_has_not_timed_out_has_no_time_limit():
-    """Submitit reports that too, before it requeues the job."""
+    """Submitit's message that a job has not timed out is not read as a time limit."""
     verdict = judge_log(
         *STEPS,
         "submitit INFO (2024-02-03 10:00:00,1) - Job has not timed out. Ran 3 minutes out of requested 60 minutes.",
@@ -85,7 +85,7 @@ def test_a_job_that_has_not_timed_out_has_no_time_limit():
     ],
 )
 def test_a_handled_signal_is_no_closed_terminal(line, is_terminal):
-    """A program that names what it does about a signal may have it from a scheduler."""
+    """SIGHUP that a program handles is not a hangup, because a scheduler may send that signal."""
     assert (judge_log(*STEPS, line).reason == "hangup") is is_terminal
 
 
@@ -94,7 +94,7 @@ def test_a_handled_signal_is_no_closed_terminal(line, is_terminal):
     [(271, "term-outside"), (265, "kill-outside"), (-15, "term-outside"), (-11, "segfault")],
 )
 def test_pbs_and_python_have_signals_in_their_codes(code, reason):
-    """PBS adds 256 to the signal, and `subprocess` negates it."""
+    """Exit codes of PBS (256 plus the signal) and of `subprocess` (negated) are read as signals."""
     assert judge_log(*STEPS, exit_code=code).reason == reason
 
 
@@ -114,7 +114,7 @@ def test_pbs_and_python_have_signals_in_their_codes(code, reason):
 )
 @pytest.mark.parametrize("is_beside", [False, True])
 def test_a_kernel_log_speaks_the_language_of_its_machine(tmp_path, stamp, is_beside):
-    """Any month in front of the time is read, alone and beside a log."""
+    """A kernel log is read whatever the language of its month names."""
     text = KILLED.format(stamp=stamp)
     if stamp.startswith("["):
         text = text.replace("n4 kernel: ", "")
@@ -125,14 +125,14 @@ def test_a_kernel_log_speaks_the_language_of_its_machine(tmp_path, stamp, is_bes
 
 
 def test_the_month_of_another_language_is_known(tmp_path):
-    """`окт` is October, so that lines of two months are in their order."""
+    """Russian month names are read, so that lines of two months are in order."""
     lines = KILLED.format(stamp="июл 30 10:00:00") + KILLED.format(stamp="окт  3 10:00:00")
     first, second = (kill.time for kill in read(tmp_path, None, lines).oom_kills)
     assert second - first == 65 * 86_400
 
 
 def test_times_since_the_boot_of_another_machine_are_no_clock_times(tmp_path):
-    """A file of `dmesg` says how long after the boot, and not when."""
+    """Times in a `dmesg` file are reported as durations since boot, not as clock times."""
     evidence = read(tmp_path, None, OOM_LIMIT)
     assert [kill.time for kill in evidence.oom_kills] == [712.1]
     report = format_report(diagnose_evidence(evidence, asked=1_795_300_100.0), width=100)
@@ -141,7 +141,7 @@ def test_times_since_the_boot_of_another_machine_are_no_clock_times(tmp_path):
 
 @pytest.mark.parametrize("kernel", [OFF_THE_BUS, PROBE], ids=["messages", "probe"])
 def test_a_gpu_that_the_driver_lost_is_the_cause_of_no_gpu(tmp_path, kernel):
-    """The program only sees that there is none."""
+    """A GPU that the driver lost is the cause if the program finds no GPU."""
     verdict = judge(read(tmp_path, NO_GPU, kernel))
     assert (verdict.reason, verdict.confidence) == ("gpu-lost", "high")
     assert "41:00" in verdict.summary
@@ -150,7 +150,7 @@ def test_a_gpu_that_the_driver_lost_is_the_cause_of_no_gpu(tmp_path, kernel):
 
 
 def test_a_card_that_the_driver_does_not_support_is_not_lost(tmp_path):
-    """The probe fails then too."""
+    """A GPU that the driver does not support is not reported as lost."""
     old = (
         "[ 61.1] NVRM: The NVIDIA GeForce 8400 GPU is not supported by the 570.1 driver release.\n"
     )
@@ -170,7 +170,7 @@ def test_a_card_that_the_driver_does_not_support_is_not_lost(tmp_path):
     ],
 )
 def test_faulty_memory_of_the_host_has_its_own_reason(tmp_path, code, line):
-    """SIGBUS is not from a full /dev/shm then."""
+    """A hardware memory error of the host explains SIGBUS instead of a full /dev/shm."""
     evidence = read(tmp_path, "step 1 loss 2.0\n", f"[ 9.1] {line}\n")
     verdict = judge(
         Evidence(
@@ -193,7 +193,7 @@ def test_faulty_memory_of_the_host_has_its_own_reason(tmp_path, code, line):
     ],
 )
 def test_memory_errors_of_others_and_corrected_ones_are_not_the_cause(tmp_path, line):
-    """A corrected error harms no program."""
+    """Memory errors of other programs and corrected errors are not the cause."""
     verdict = judge(
         read(tmp_path, "step 1 loss 2.0\nBus error (core dumped)\n", f"[ 9.1] {line}\n")
     )
@@ -212,7 +212,7 @@ def test_memory_errors_of_others_and_corrected_ones_are_not_the_cause(tmp_path, 
     ],
 )
 def test_the_words_of_an_errno_may_be_in_lower_case(words, reason):
-    """TensorFlow has both; the path is before them."""
+    """TensorFlow's lower-case error messages are recognised, with the path that precedes them."""
     error = f"tensorflow.python.framework.errors_impl.UnknownError: /data/run 2/ckpt-1; {words} [Op:SaveV2]"
     verdict = judge_log(*raised(error), exit_code=1)
     assert verdict.reason == reason
@@ -221,7 +221,7 @@ def test_the_words_of_an_errno_may_be_in_lower_case(words, reason):
 
 
 def test_what_is_uncertain_is_not_a_fact():
-    """At low confidence no summary says that the OOM killer did it."""
+    """A summary with low confidence does not state that the OOM killer was the cause."""
     for line in (
         "mpirun noticed that process rank 1 with PID 9 on node n7 exited on signal 9 (Killed).",
         "[2024-01-02 10:00:00,001] [ERROR] [launch.py:1:main] ['python'] exits with return code = -9",
@@ -250,7 +250,7 @@ START_ERROR = """\
 
 @pytest.mark.parametrize("indent", ["", "        ", "  "])
 def test_a_message_goes_on_in_the_next_line(indent):
-    """Its second line has the cause, and what follows it is still read."""
+    """A start error on two lines is read whole, as are the lines that follow."""
     text = write_pod(
         START_ERROR.format(message=DRIVER.format(indent=indent)),
         f"  Warning  Failed  1m  kubelet  Error: {DRIVER.format(indent=indent)}",
@@ -265,7 +265,7 @@ def test_a_message_goes_on_in_the_next_line(indent):
 
 
 def test_a_pending_pod_has_not_died():
-    """Its image cannot be unpacked, because the disk of the node is full."""
+    """A pending pod is reported as not starting, because the node's disk is full."""
     event = (
         '  Warning  Failed  6m (x3 over 15m)  kubelet  Failed to pull image "a/b:1": rpc error: code = Unknown'
         " desc = failed to extract layer sha256:1: write /var/lib/x: no space left on device: unknown\n"
@@ -281,7 +281,7 @@ def test_a_pending_pod_has_not_died():
 
 
 def test_the_year_1_is_not_2001():
-    """The kubelet writes it for a time that it does not know."""
+    """The kubelet's date in the year 1 is read as an unknown time."""
     lost = (
         "    State:          Terminated\n      Reason:       ContainerStatusUnknown\n      Exit Code:    137\n"
         "      Started:      Mon, 01 Jan 0001 00:00:00 +0000\n      Finished:     Mon, 01 Jan 0001 00:00:00 +0000\n"
@@ -331,19 +331,19 @@ def test_the_year_1_is_not_2001():
     ],
 )
 def test_advice_requests_more_than_the_job_had(lines, words):
-    """Where the log has no figure the advice has none either."""
+    """Advice requests more time or memory than the log shows, or names no figure without one."""
     assert words in steps_of(judge_log(*STEPS, *lines))
 
 
 def test_the_limit_of_the_kernel_log_is_in_the_advice(tmp_path):
-    """It is above the lines of the kill."""
+    """The memory limit in the kernel log appears in the summary and determines the advice."""
     verdict = judge(read(tmp_path, "step 1 loss 2.0\nKilled\n", OOM_LIMIT))
     assert "64.0 GiB" in verdict.summary
     assert "96" in steps_of(verdict)
 
 
 def test_offloading_comes_before_the_data_loader(tmp_path):
-    """DeepSpeed holds the optimizer's states in the host's memory."""
+    """For DeepSpeed, advice on offloading precedes advice on the data loader."""
     log = "Adam Optimizer #0 is created with AVX512 arithmetic capability.\nKilled\n"
     steps = judge(read(tmp_path, log, OOM_LIMIT)).finding.steps
     places = [
@@ -354,7 +354,7 @@ def test_offloading_comes_before_the_data_loader(tmp_path):
 
 
 def test_advice_is_of_the_framework_and_of_the_world():
-    """TensorFlow outside a container has neither PyTorch's settings nor Docker's."""
+    """Advice suits the framework and the container runtime of the run."""
     error = (
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: /d/x; Too many open files"
     )
@@ -373,7 +373,7 @@ def test_advice_is_of_the_framework_and_of_the_world():
 
 
 def test_a_removed_disk_is_not_checked_for_errors(tmp_path):
-    """The kernel has a hint for a controller that is gone."""
+    """For a removed disk, the advice repeats the kernel's hint and does not mention `fsck`."""
     kernel = (
         "[ 7.1] nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff\n"
         '[ 7.2] nvme nvme1: Try "nvme_core.default_ps_max_latency_us=0 pcie_aspm=off pcie_port_pm=off" and report a bug\n'
@@ -388,7 +388,7 @@ def test_a_removed_disk_is_not_checked_for_errors(tmp_path):
 
 
 def test_a_missing_ldconfig_is_the_hooks():
-    """NVIDIA's driver may be in order: Ubuntu alone has an `ldconfig.real`."""
+    """A missing `ldconfig.real` is a fault of NVIDIA's container hook, not of the driver."""
     verdict = judge_log(
         "docker: Error response from daemon: OCI runtime create failed: error running hook: stderr:"
         " nvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real:"
@@ -401,7 +401,7 @@ def test_a_missing_ldconfig_is_the_hooks():
 
 
 def test_drivers_in_the_image_are_removed_from_it():
-    """The toolkit cannot create what is there."""
+    """If NVIDIA's libraries exist in the image, the advice is to remove them."""
     verdict = judge_log(
         "docker: Error response from daemon: OCI runtime create failed: error running hook: stderr:"
         " nvidia-container-cli: mount error: file creation failed: /m/usr/lib/libnvidia-ml.so.1: file exists: unknown."
@@ -412,7 +412,7 @@ def test_drivers_in_the_image_are_removed_from_it():
 
 
 def test_nothing_is_accused_that_is_not_there():
-    """JAX probes for a TPU, Slurm's time limit is one cause, and MPI is not NCCL."""
+    """JAX's probe for a TPU and MPI's messages do not add causes to a Slurm time limit."""
     verdict = judge_log(
         "xla_bridge.py:863] Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so:"
         " libtpu.so: cannot open shared object file: No such file or directory",
@@ -425,7 +425,7 @@ def test_nothing_is_accused_that_is_not_there():
 
 
 def test_the_evidence_has_the_decisive_line(tmp_path):
-    """A long message, a long path, several Xids, and the server of a file system."""
+    """The evidence quotes the decisive part of long messages, paths, Xids and kernel lines."""
     ray = raised(
         "ray.exceptions.RayActorError: The actor died.",
         "ip: 10.0.0.2",
@@ -450,7 +450,7 @@ def test_the_evidence_has_the_decisive_line(tmp_path):
 
 
 def test_the_end_of_a_sentence_is_not_of_the_path():
-    """TensorFlow ends the line of a checkpoint with a full stop."""
+    """The full stop after a checkpoint's path is not part of the path."""
     verdict = judge_log(
         "INFO:tensorflow:Saving checkpoints for 10 into /models/net.",
         *raised("OSError: [Errno 28] No space left on device"),

@@ -1,4 +1,4 @@
-"""Logs that go on after trouble, or only quote it, and words of launchers, engines and the kernel."""
+"""Logs that continue after trouble or quote it, and wordings of launchers and engines."""
 
 import pytest
 
@@ -18,7 +18,7 @@ WELL = {"unknown", "finished", "running"}
 
 
 def judge_log(*lines, **known):
-    """Return the verdict on a run with this log."""
+    """Return the verdict on a process with this log."""
     return judge(Evidence("process", "p", log=lines, **known))
 
 
@@ -33,13 +33,13 @@ def judge_log(*lines, **known):
     ],
 )
 def test_an_interrupt_is_the_end_after_a_warning_about_an_item(line):
-    """The loader went on with another one."""
+    """After a warning about a skipped item, a later KeyboardInterrupt is the cause of the end."""
     log = (*STEPS, line, "epoch 3 step 61 loss 0.1", "Detected KeyboardInterrupt, shutting down")
     assert judge_log(*log).reason == "interrupted"
 
 
 def test_an_interrupt_in_the_line_of_a_bar_is_the_end():
-    """A bar has no line end, and what is written at last says no more of it."""
+    """A KeyboardInterrupt in the line of a progress bar is the cause of the end."""
     bar = "Epoch 60:  41%|████      | 90/218 [00:28<00:39,  3.21it/s, train_loss=0.073]"
     warning = (
         "^C/venv/lib/trainer/call.py:54: Detected KeyboardInterrupt, attempting graceful shutdown"
@@ -50,12 +50,12 @@ def test_an_interrupt_in_the_line_of_a_bar_is_the_end():
 
 @pytest.mark.parametrize("last", ["Fertig nach 46 min.", "   Exit Status:        0"])
 def test_words_of_a_success(last):
-    """In another language, or of PBS."""
+    """A success in German or in a report of PBS is recognised."""
     assert judge_log(*STEPS, last).reason == "finished"
 
 
 def test_figures_of_a_summary_are_no_progress():
-    """Transformers prints a table of metrics, and XLA one of operations, after all is over."""
+    """Tables that Transformers and XLA print at the end are not read as training progress."""
     table = ("  epoch     =  2.0", "  train_loss  =  0.77", "  train_steps_per_second =  0.24")
     assert judge_log(*STEPS, "{'train_runtime': 4690.1}", *table).reason == "finished"
     hbm = "XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.37G"
@@ -67,7 +67,7 @@ def test_figures_of_a_summary_are_no_progress():
 
 
 def test_an_interrupt_outranks_an_untraced_error():
-    """The user stopped the program after it."""
+    """A KeyboardInterrupt after an error without a traceback is the cause."""
     log = (*STEPS, "No such file or directory: '/v/x.bin'", "Detected KeyboardInterrupt, stopping")
     assert judge_log(*log).reason == "interrupted"
 
@@ -75,7 +75,7 @@ def test_an_interrupt_outranks_an_untraced_error():
 @pytest.mark.parametrize("rest", [(), STEPS])
 @pytest.mark.parametrize("head", ["===== samples at step 1140 =====", "--- final sample ---"])
 def test_text_after_a_prompt_in_samples_is_not_the_end(head, rest):
-    """A question is generated text as well, whatever it quotes."""
+    """A crash that is quoted in generated samples is not the end of the run."""
     asked = '>>> My job ended with "Segmentation fault (core dumped)". Why?'
     assert judge_log(*STEPS, head, asked, "A crash in native code.", *rest).reason in WELL
 
@@ -92,7 +92,7 @@ def test_text_after_a_prompt_in_samples_is_not_the_end(head, rest):
 )
 @pytest.mark.parametrize("rest", [(), STEPS])
 def test_generated_text_is_not_the_end(quoted, rest):
-    """Fences, tokens of a chat and marks of samples show that it is text."""
+    """An error inside code fences, chat tokens or sample marks is not the end of the run."""
     assert judge_log(*STEPS, *quoted, *rest).reason in WELL
 
 
@@ -105,7 +105,7 @@ def test_generated_text_is_not_the_end(quoted, rest):
     ],
 )
 def test_an_evaluation_goes_on_after_the_error_of_an_item(last):
-    """Its bar advances, and it counts its errors."""
+    """An evaluation that continues after the error of an item is finished."""
     bars = (f"Items: {done}%|##  | {done}/100 [01:0{done % 10}<02:10]" for done in range(50, 60))
     assert judge_log(*RAISED, "ItemError: it-7: tests timed out", *bars, *last).reason == "finished"
 
@@ -119,14 +119,14 @@ def test_an_evaluation_goes_on_after_the_error_of_an_item(last):
     ],
 )
 def test_an_error_of_a_finalizer_is_not_the_end(frame):
-    """Python prints it and drops it."""
+    """An error in a finalizer, which Python prints and ignores, is not the end."""
     error = "OSError: [Errno 16] Device or resource busy: '.nfs0000'"
     verdict = judge_log(*STEPS, "Test accuracy: 0.91", RAISED[0], *frame, "    x()", error)
     assert verdict.reason == "finished"
 
 
 def test_a_busy_file_is_not_a_full_disk():
-    """The number of the error says what it is."""
+    """The advice for errno 16 does not mention a full disk."""
     verdict = judge_log(*RAISED, "OSError: [Errno 16] Device or resource busy: '/w/lock'")
     text = " ".join((*verdict.finding.speaks_for, *verdict.finding.steps))
     assert "full disk" not in text
@@ -135,13 +135,13 @@ def test_a_busy_file_is_not_a_full_disk():
 
 @pytest.mark.parametrize("status", [200, 400, 499, 500])
 def test_a_server_goes_on_after_the_error_of_a_request(status):
-    """It answers this request and others."""
+    """A server that logs the response to a failed request has not ended."""
     access = f'INFO: 10.1.1.1:99 - "POST /v1/chat HTTP/1.1" {status}'
     assert judge_log("ready", *RAISED, "ValueError: too many tokens", access).reason in WELL
 
 
 def test_a_server_whose_engine_died_has_ended():
-    """It answers its last requests before it ends."""
+    """A server that answers 500 after its engine died has ended."""
     access = 'INFO: 10.1.1.1:99 - "POST /v1/chat HTTP/1.1" 500'
     assert judge_log(*RAISED, "EngineDeadError: EngineCore failed", access).reason not in WELL
 
@@ -156,7 +156,7 @@ def test_a_server_whose_engine_died_has_ended():
     ],
 )
 def test_a_success_has_many_words(line):
-    """Each is the report of a program that ended."""
+    """Various reports of completion are recognised as success."""
     assert judge_log(*STEPS, line).reason == "finished"
 
 
@@ -193,27 +193,27 @@ LOOPS = """\
 
 
 def judge_pod(state=RUNS, *, init="", others="", status="Running", more=""):
-    """Return the verdict on a pod."""
+    """Return the verdict on a pod with these parts."""
     text = POD.format(state=state, init=init, others=others, status=status, more=more)
     return judge(parse_pod(text))
 
 
 @pytest.mark.parametrize("end", [("Completed", 0), ("Error", 1)])
 def test_the_end_of_an_init_container_is_not_that_of_the_pod(end):
-    """The container behind it runs."""
+    """A pod whose init container has ended is still running."""
     assert judge_pod(init=INIT.format(*end)).reason == "running"
 
 
 @pytest.mark.parametrize("name", ["log-shipper", "istio-proxy", "cache"])
 def test_a_sidecar_that_fails_is_named(name):
-    """The container with the accelerator runs beside it."""
+    """A failing sidecar is named if the main container runs."""
     verdict = judge_pod(others=LOOPS.format(name))
     assert verdict.reason == "crash-loop"
     assert f"`{name}`" in verdict.finding.summary
 
 
 def test_a_pod_has_a_deadline():
-    """Its exit code is that of the signal."""
+    """A pod that exceeded its deadline has the reason `time-limit`, although its code is 137."""
     state = "    State:        Terminated\n      Reason:     Error\n      Exit Code:  137\n"
     verdict = judge_pod(state, status="Failed", more="Reason:       DeadlineExceeded\n")
     assert verdict.reason == "time-limit"
@@ -243,7 +243,7 @@ def test_a_pod_has_a_deadline():
     ],
 )
 def test_the_words_of_engines_and_launchers(lines, reason):
-    """Each is the report of an end."""
+    """Failure messages of engines and launchers are recognised."""
     assert judge_log(*lines).reason == reason
 
 
@@ -266,7 +266,7 @@ def test_the_words_of_engines_and_launchers(lines, reason):
     ],
 )
 def test_a_line_of_the_kernel(tmp_path, line, reason):
-    """It names the end of a program, or of the kernel itself."""
+    """A single kernel line determines the reason without advice to add the kernel log."""
     (tmp_path / "kernel.txt").write_text(f"[ 1000.100000] {line}\n")
     verdict = judge(read_folder(tmp_path))
     assert verdict.reason == reason
@@ -281,14 +281,14 @@ def test_a_line_of_the_kernel(tmp_path, line, reason):
     ],
 )
 def test_advice_about_nan_is_of_the_framework(log):
-    """PyTorch's detection is not in JAX and Keras."""
+    """Advice about NaN in JAX and Keras does not mention PyTorch's anomaly detection."""
     verdict = judge_log(*log)
     assert verdict.reason == "nan-loss"
     assert "torch" not in " ".join(verdict.finding.steps)
 
 
 def test_apex_is_nvidias():
-    """The package of that name on PyPI is another one."""
+    """The advice for a missing `apex` names NVIDIA's repository, not the PyPI package."""
     steps = judge_log(*RAISED, "ModuleNotFoundError: No module named 'apex'").finding.steps
     assert "github.com/NVIDIA/apex" in " ".join(steps)
 
@@ -307,14 +307,14 @@ def test_apex_is_nvidias():
     ],
 )
 def test_progress_is_known_in_any_language(line):
-    """Its words, or a count to a total, show that the program went on after an error."""
+    """Progress lines in any language show that the program continued after an error."""
     rest = [line.format(number) for number in range(10, 24)]
     assert judge_log("hi", OOM, *rest).reason in WELL
 
 
 @pytest.mark.parametrize("line", ["attempt {0}/20", "waiting for peer, {0}/20", "retry {0} / 20"])
 def test_counting_attempts_is_not_progress(line):
-    """The error before them may have ended the program."""
+    """A counter of attempts is not read as progress, so that the error before is the cause."""
     rest = [line.format(number) for number in range(10, 14)]
     assert judge_log("hi", *RAISED, OOM, *rest).reason == "cuda-oom"
 
@@ -335,18 +335,18 @@ def test_counting_attempts_is_not_progress(line):
     ],
 )
 def test_success_is_known_in_the_main_languages(line):
-    """It is the last line of the log."""
+    """A last line that reports completion is recognised in several languages."""
     assert judge_log(OOM, line).reason == "finished"
 
 
 def test_some_that_passed_are_not_all():
-    """A drill with a failure did not succeed."""
+    """The line "6 of 7 drills passed" is not a success."""
     assert judge_log("start", "6 of 7 drills passed").reason != "finished"
 
 
 @pytest.mark.parametrize("line", ["wrote out/adapter", "2025-01-02 fit: saved /w/out/final.bin"])
 def test_a_written_result_ends_a_log_well(line):
-    """Nothing follows it."""
+    """A last line about a written result means that the earlier error was not the end."""
     assert judge_log("start", OOM, line).reason in WELL
 
 
@@ -354,5 +354,5 @@ def test_a_written_result_ends_a_log_well(line):
     "line", ["wrote /w/core.71", "saved crash/dump.json", "saved partial results to out/a.json"]
 )
 def test_what_is_written_of_a_crash_is_not_a_result(line):
-    """It is written because of the error."""
+    """A core dump or partial result in the last line is not a success."""
     assert judge_log("start", OOM, line).reason == "cuda-oom"

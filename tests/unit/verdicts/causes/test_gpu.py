@@ -1,4 +1,4 @@
-"""Faults of GPUs, by the log and by the kernel's Xids."""
+"""Faults of GPUs, found in the log and in the Xids of the kernel log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GPUS = Settings(wants_gpus=True)
 
 
 def xid(code, *, before=3.0):
-    """Return an Xid some seconds before the end."""
+    """Return an Xid at this many seconds before the end."""
     return XidError(DIED - before, "0000:3b:00", code)
 
 
@@ -35,7 +35,7 @@ def xid(code, *, before=3.0):
     ],
 )
 def test_an_xid_and_the_log_confirm_each_other(log, code, reason, confidence):
-    """Alone an Xid may be of a GPU that another container had."""
+    """An Xid has high confidence only with a matching log, as it may be of another container."""
     verdict = judge(death(1, log=log, xids=(xid(code),), settings=GPUS))
     assert (verdict.reason, verdict.finding.confidence) == (reason, confidence)
 
@@ -48,17 +48,17 @@ def test_an_xid_and_the_log_confirm_each_other(log, code, reason, confidence):
     ],
 )
 def test_an_xid_of_long_ago_or_without_gpus_is_no_verdict(more):
-    """Minutes before, or in a container without GPUs, it is contributing at most."""
+    """An Xid minutes before the end, or in a container without GPUs, is not the verdict."""
     assert judge(death(1, log=("step 1",), started=DIED - 900, **more)).reason == "unknown"
 
 
 def test_an_xid_beside_a_success_is_no_death():
-    """A run that ended with 0 did not die of a GPU."""
+    """A run with exit code 0 is finished despite an Xid."""
     verdict = judge(death(0, log=("step 1",), xids=(xid(79),), settings=GPUS))
     assert verdict.reason == "finished"
 
 
 def test_an_xid_before_the_start_is_another_runs():
-    """What the kernel logged before it was started does not count."""
+    """An Xid from before the start of the run is ignored."""
     verdict = judge(death(1, log=LAUNCH, xids=(xid(79, before=100.0),), settings=GPUS))
     assert "gpu-lost" not in reasons_of(verdict)

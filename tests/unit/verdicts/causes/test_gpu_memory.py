@@ -1,4 +1,4 @@
-"""The memory figures of PyTorch's messages."""
+"""The memory figures in PyTorch's out-of-memory messages."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ OLD = (
     ],
 )
 def test_the_message_is_read_in_all_its_forms(text, report):
-    """PyTorch 1 and 2 write it differently, and 2.1 has a misspelling."""
+    """Messages of PyTorch 1 and 2 are read, including the misspelling of version 2.1."""
     assert parse_report(text) == report
 
 
 def test_another_process_is_distinguished_from_its_own():
-    """In a container PyTorch lists itself by the host's number; it holds what is allocated and more."""
+    """PyTorch's own process is recognised by its memory, because its host PID is unknown."""
     text = (
         "GPU 1 has a total capacity of 48.00 GiB of which 9.75 GiB is free. Process 4021 has 21.50 GiB"
         " memory in use. Process 5177 has 16.25 GiB memory in use. Of the allocated memory 14.75 GiB is"
@@ -48,12 +48,12 @@ def test_another_process_is_distinguished_from_its_own():
 
 
 def test_all_named_processes_are_others_where_it_names_itself():
-    """With `this process has` it knows its own number."""
+    """If the message contains `this process has`, every numbered process is another one."""
     text = NEW.replace("Including", "Process 88 has 0.50 GiB memory in use. Including")
     assert parse_report(text).others == ((88, 512 * MIB),)
 
 
 @given(st.text(alphabet="0123456789. GMKiBbytes()Processhas;free", max_size=300))
 def test_no_text_raises(text):
-    """Any other text leaves the figures unknown."""
+    """Arbitrary text is parsed without an error."""
     assert isinstance(parse_report("Tried to allocate " + text), MemoryReport)

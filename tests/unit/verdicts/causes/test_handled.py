@@ -1,4 +1,4 @@
-"""Errors that a program survived accuse nothing, and a log alone is judged on its end."""
+"""Errors that a program survived, and verdicts on a log alone."""
 
 import time
 
@@ -106,13 +106,13 @@ ENDED = {
 
 
 def judge_log(lines, **known):
-    """Return the verdict on a log of which nothing else is known."""
+    """Return the verdict on a process of which only this log is known."""
     return judge(Evidence(subject="process", name="train", log=lines, **known))
 
 
 @pytest.mark.parametrize("lines", SURVIVED.values(), ids=SURVIVED)
 def test_what_the_program_survived_only_contributes(lines):
-    """Skipped, retried, or followed by more steps or a success: none of these ended it."""
+    """An error that was skipped, retried or followed by more steps is not the cause."""
     verdict = judge_log(lines)
     assert verdict.reason in {"unknown", "finished"}
     assert {each.confidence for each in verdict.contributing} <= {"low"}
@@ -120,12 +120,12 @@ def test_what_the_program_survived_only_contributes(lines):
 
 @pytest.mark.parametrize("lines", ENDED.values(), ids=ENDED)
 def test_what_a_log_ends_with_is_the_cause(lines):
-    """A redrawn bar is no step, and an earlier retry is no success."""
+    """The last error is the cause, despite a redrawn progress bar or an earlier retry."""
     assert (judge_log(lines).reason, judge_log(lines).confidence) == ("cuda-oom", "high")
 
 
 def test_a_connection_that_is_lost_without_an_outcome_is_an_error():
-    """The other program may have died."""
+    """A lost connection without a reported result is an exception of medium confidence."""
     verdict = judge_log((*STEPS, *LOST, "distributed.nanny - INFO - Worker closed"))
     assert (verdict.reason, verdict.confidence) == ("exception", "medium")
 
@@ -148,13 +148,13 @@ REPORT = (
     ],
 )
 def test_a_report_before_the_output_is_the_end(reason, line, steps):
-    """LSF writes its report of a job first, and the steps of the job behind it."""
+    """LSF's report of a killed job is the cause, although the job's output follows it."""
     log = (*(each.format(line) for each in REPORT), *steps)
     assert judge_log(log).reason == reason
 
 
 def test_a_success_after_the_report_of_a_good_end_is_one():
-    """The same order, of a job that ended well."""
+    """LSF's report of a successful job before its output is not a failure."""
     log = ("Successfully completed.", "The output (if any) follows:", *STEPS)
     assert judge_log(log).reason in {"finished", "unknown"}
 
@@ -168,45 +168,45 @@ def test_a_success_after_the_report_of_a_good_end_is_one():
     ],
 )
 def test_a_download_that_is_complete_is_no_success_of_the_run(part, reason, line):
-    """The service's report of the end follows it."""
+    """A completed download is not a success if a failure report of the service follows."""
     assert judge_log((part, "loading", line)).reason == reason
 
 
 def test_a_log_alone_is_never_called_running():
-    """Only its user can know that it still runs."""
+    """A log alone is never called running unless the caller says that the run has not ended."""
     assert judge_log(STEPS).reason == "unknown"
     assert judge_log(STEPS, is_ended=False).reason == "running"
     assert judge_log((*STEPS, *OOM), is_ended=False).reason == "running"
 
 
 def test_an_exception_without_an_exit_code_is_one_sign():
-    """The exit code is the second one."""
+    """An unknown exception has medium confidence, and high confidence with exit code 1."""
     lines = (*STEPS, *OOM[:3], "acme.ShardError: shard 7 has no index")
     assert (judge_log(lines).reason, judge_log(lines).confidence) == ("exception", "medium")
     assert judge_log(lines, exit_code=1).confidence == "high"
 
 
 def test_other_lines_stay_where_they_were():
-    """Line numbers in the evidence are those of the log."""
+    """Dropped lines are replaced by empty ones, so that line numbers stay those of the log."""
     lines = (STEPS[0], "", "WARNING: download failed, retrying in 5 s", *OOM)
     assert drop_handled(lines) == (STEPS[0], "", "", *[""] * len(OOM))
     assert drop_handled((*STEPS, *OOM)) == (*STEPS, *OOM)
 
 
 def test_a_gradient_scaler_is_not_taken_for_a_retry():
-    """It skips steps forever where training has diverged."""
+    """A step that a gradient scaler skips is not dropped as a retry."""
     line = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 1, reducing to 1"
     assert drop_handled((line,)) == (line,)
 
 
 def test_a_loss_that_is_no_number_is_no_progress():
-    """A log may end with it."""
+    """A step with a NaN loss is not progress."""
     assert goes_on(STEPS)
     assert not goes_on((*STEPS, "step 17 loss nan"))
 
 
 def test_an_exit_code_of_zero_is_surer_than_a_doubtful_line():
-    """A script ends its own helpers, and an old Slurm remarks on memory of a job that was successful."""
+    """Exit code 0 or a success outweighs a doubtful line of the shell or of Slurm."""
     ended = "./run.sh: line 31:  4120 Terminated              tensorboard --logdir out"
     slurm = "slurmstepd: error: Exceeded step memory limit at some point."
     for line in (ended, slurm):
@@ -215,7 +215,7 @@ def test_an_exit_code_of_zero_is_surer_than_a_doubtful_line():
 
 
 def test_what_is_counted_is_no_value():
-    """Megatron writes its count of iterations with NaN in each line."""
+    """Megatron's count of NaN iterations is not read as a NaN loss."""
     line = " iteration {} | lm loss: 8.1 | grad norm: 4.0 | number of nan iterations:   0 |"
     log = tuple(line.format(number) for number in range(10, 14))
     assert judge_log(("gpu3 NCCL WARN Connect failed, retrying", *log)).reason == "unknown"
@@ -232,7 +232,7 @@ def test_what_is_counted_is_no_value():
     ids=["a worker's crash", "retried tasks", "a complaint at exit"],
 )
 def test_the_users_report_of_an_end_makes_no_success_a_failure(lines):
-    """A log that is finished by itself is finished where it has ended."""
+    """The user's report that a run has ended does not change a finished verdict."""
     alone, ended = judge_log(lines), judge_log(lines, is_ended=True)
     assert (ended.reason, ended.confidence) == (alone.reason, alone.confidence)
     assert ended.reason == "finished"
@@ -244,7 +244,7 @@ def test_the_users_report_of_an_end_makes_no_success_a_failure(lines):
     ["Segmentation fault (core dumped)", "double free or corruption (out)", "Bus error"],
 )
 def test_a_crash_that_training_went_on_after_is_not_the_end(crash):
-    """Without a success the end is unknown; at the end of the log it is the crash."""
+    """A crash message followed by more steps is not the cause, but one at the end of the log is."""
     verdict = judge_log((crash, *STEPS, *STEPS, "bye"), is_ended=True)
     assert verdict.reason == "unknown"
     assert {each.confidence for each in verdict.contributing} <= {"low"}
@@ -252,7 +252,7 @@ def test_a_crash_that_training_went_on_after_is_not_the_end(crash):
 
 
 def test_what_follows_a_success_with_exit_code_0_is_of_no_weight():
-    """What fails while the program exits contributes at most."""
+    """An error after a success with exit code 0 contributes with low confidence at most."""
     lines = (*STEPS, "Training completed", "cannot open /scratch/a: Permission denied")
     verdict = judge_log(lines, exit_code=0)
     assert (verdict.reason, verdict.confidence) == ("finished", "high")
@@ -271,7 +271,7 @@ def test_what_follows_a_success_with_exit_code_0_is_of_no_weight():
     ],
 )
 def test_the_report_says_why_a_success_is_not_certain(more, why):
-    """The kernel log has what may be about the program."""
+    """The report names the OOM kill or Xid that makes a success uncertain."""
     verdict = judge_log((*STEPS, "Training completed"), cgroup="/b", **more)
     assert verdict.reason == "unknown"
     assert "`Training completed`" in verdict.finding.speaks_for[0]
@@ -279,14 +279,14 @@ def test_the_report_says_why_a_success_is_not_certain(more, why):
 
 
 def test_disk_noise_of_the_host_leaves_a_success_as_it_is():
-    """The log's own words are about its program, the kernel's need not be."""
+    """Disk errors in the kernel log do not change a success in the program's log."""
     noise = ("I/O error, dev sdd, sector 0", "nfs: server n1 not responding, still trying")
     verdict = judge_log((*STEPS, "Training completed"), kernel_lines=noise)
     assert verdict.reason == "finished"
 
 
 def test_a_traceback_that_the_log_goes_on_after_did_not_end_the_process():
-    """The sentence of the exception says only what is known."""
+    """The report does not state that an exception ended the process if the log continues."""
     lines = ("NCCL WARN Call to connect failed", *OOM[:-1], "KeyError: 'a'", *STEPS, "bye")
     verdict = judge_log(lines, is_ended=True)
     said = " ".join(
@@ -297,7 +297,7 @@ def test_a_traceback_that_the_log_goes_on_after_did_not_end_the_process():
 
 
 def test_many_tracebacks_take_linear_time():
-    """Four times as many tracebacks take less than the sixteen times that a search for each would."""
+    """Four times as many tracebacks take far less than 16 times as long."""
 
     def measure(count: int) -> float:
         block = (

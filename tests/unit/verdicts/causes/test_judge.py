@@ -1,4 +1,4 @@
-"""Which cause goes before which."""
+"""Precedence among several possible causes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WATCHDOG = (
 @example(Evidence("container", ""))
 @example(death(137, oom_kills=None, started=None, host_oom_kills=-5))
 def test_every_evidence_gets_a_verdict_of_the_closed_set(evidence):
-    """Nothing makes it raise, and every finding is of a cause in the table with text to show."""
+    """Any evidence gets a verdict of the table with a summary, and no evidence raises an error."""
     verdict = judge(evidence)
     for finding in (verdict.finding, *verdict.contributing):
         assert finding.reason in REASONS
@@ -53,7 +53,7 @@ def test_reasons_are_distinct():
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.reason)
 def test_every_cause_names_a_command_or_a_setting(cause):
-    """Each step of the table has something to type."""
+    """Every cause in the table has a step with a command or a setting."""
     assert cause.steps
     assert any("`" in step for step in cause.steps)
     assert cause.meaning.endswith(".")
@@ -62,7 +62,7 @@ def test_every_cause_names_a_command_or_a_setting(cause):
 
 
 def test_an_operators_kill_goes_before_an_earlier_oom_of_a_child():
-    """A child that was OOM-killed 3 s before `docker kill` only contributes, with its time."""
+    """After `docker kill`, an earlier OOM kill of a child only contributes, with its time."""
     verdict = judge(
         death(
             137,
@@ -79,14 +79,14 @@ def test_an_operators_kill_goes_before_an_earlier_oom_of_a_child():
 
 
 def test_a_sure_line_of_the_log_goes_before_a_bare_signal():
-    """A 139 behind a traceback of CUDA's is CUDA's, and the crash contributes."""
+    """A CUDA traceback takes precedence over exit code 139, which contributes as a segfault."""
     verdict = judge(death(139, log=CUDA_OOM))
     assert verdict.reason == "cuda-oom"
     assert "segfault" in reasons_of(verdict)
 
 
 def test_what_was_thrown_goes_before_the_abort():
-    """NCCL's watchdog that aborts is a timeout of NCCL's."""
+    """If NCCL's watchdog aborts the process, the verdict is `nccl-timeout`."""
     for code in (134, 139):
         verdict = judge(death(code, log=WATCHDOG))
         assert verdict.reason == "nccl-timeout"
@@ -95,13 +95,13 @@ def test_what_was_thrown_goes_before_the_abort():
 
 
 def test_a_sure_oom_goes_before_the_log():
-    """What a handled error left in the log does not hide the kernel's kill."""
+    """A kernel OOM kill takes precedence over a handled error in the log."""
     verdict = judge(death(137, event(0.05, "oom"), oom_kills=(oom_kill(),), log=CUDA_OOM))
     assert verdict.reason == "oom-cgroup"
 
 
 def test_an_early_oom_of_a_worker_gives_way_to_the_last_traceback():
-    """A worker that was killed 50 minutes before the end did not make CUDA run out."""
+    """A worker's OOM kill 50 minutes before the end only contributes to the last traceback."""
     evidence = death(
         1, event(3000, "oom"), oom_kills=None, log=CUDA_OOM, started=DIED - 4000, is_oom_killed=True
     )
@@ -111,20 +111,20 @@ def test_an_early_oom_of_a_worker_gives_way_to_the_last_traceback():
 
 
 def test_exit_code_0_is_finished_for_any_log():
-    """Exit code 0 with a traceback in the log is finished, with a word against it."""
+    """Exit code 0 is a finished run, even if the log has a traceback."""
     verdict = judge(death(0, log=CUDA_OOM))
     assert verdict.reason == "finished"
 
 
 def test_what_runs_has_no_cause_of_death():
-    """A log full of errors contributes while the container runs."""
+    """The errors in the log of a running container only contribute."""
     verdict = judge(Evidence("container", "train", state=State("running", 0), log=CUDA_OOM))
     assert verdict.reason == "running"
     assert "cuda-oom" in reasons_of(verdict)
 
 
 def test_a_loop_contributes_where_the_cause_is_known():
-    """The last death's cause goes before the loop."""
+    """If the last death has a known cause, the crash loop only contributes."""
     looped = {"earlier_deaths": (DIED - 120, DIED - 60), "restarts": 2}
     assert judge(death(3, **looped)).reason == "crash-loop"
     verdict = judge(death(1, log=CUDA_OOM, **looped))
@@ -133,14 +133,14 @@ def test_a_loop_contributes_where_the_cause_is_known():
 
 
 def test_two_deaths_are_no_loop_yet():
-    """Three ends within ten minutes make a loop, two do not, nor three over an hour."""
+    """Two deaths are not a crash loop, and neither are three deaths over an hour."""
     two = judge(death(3, earlier_deaths=(DIED - 60,), restarts=1))
     slow = judge(death(3, earlier_deaths=(DIED - 3600, DIED - 1800), restarts=2))
     assert "crash-loop" not in reasons_of(two) | reasons_of(slow)
 
 
 def test_unknown_lists_what_to_collect():
-    """The steps of `unknown` are the remedies of the gaps, then what to collect."""
+    """The steps of an `unknown` verdict are the remedies of the gaps and the data to collect."""
     gap = Gap("the kernel log", "permission denied", "run it as root, or with `CAP_SYSLOG`")
     verdict = judge(death(3, log=("epoch 1",), gaps=(gap,), oom_kills=None))
     text = tell(verdict.finding)
@@ -152,7 +152,7 @@ def test_unknown_lists_what_to_collect():
 
 
 def test_findings_about_a_process_mention_no_container():
-    """The findings about a process mention no engine and no container."""
+    """Findings about a process mention neither an engine nor a container."""
     for signal in (4, 6, 7, 8, 9, 11, 15, 2):
         verdict = judge(Evidence("process", "train.py", ended=DIED, signal=signal, log=()))
         text = "\n".join(map(tell, (verdict.finding, *verdict.contributing)))
@@ -162,7 +162,7 @@ def test_findings_about_a_process_mention_no_container():
 
 
 def test_an_oom_kill_of_a_process_is_by_its_groups_limit():
-    """A kernel line with the same group twice is the limit of the process's own group."""
+    """An OOM kill in a process's own control group is attributed to the group's limit."""
     group = "/user.slice/job.scope"
     kill = oom_kill()
     own = type(kill)(kill.time, kill.constraint, group, group, "python", 7)
@@ -183,7 +183,7 @@ def test_an_oom_kill_of_a_process_is_by_its_groups_limit():
 
 
 def test_a_start_that_failed_goes_before_everything():
-    """The engine's error of the start is the verdict."""
+    """The engine's error at the start takes precedence over all other causes."""
     error = 'OCI runtime create failed: exec: "nosuch": executable file not found in $PATH'
     evidence = Evidence(
         "container",
@@ -199,7 +199,7 @@ def test_a_start_that_failed_goes_before_everything():
 
 
 def test_a_port_in_use_at_the_start_has_its_reason():
-    """The engine's error about a port is not `start-other` or `start-network`."""
+    """The engine's error about an allocated port has the reason `port-in-use`."""
     error = (
         "driver failed programming external connectivity on endpoint train: Bind for"
         " 0.0.0.0:8080 failed: port is already allocated"
@@ -211,7 +211,7 @@ def test_a_port_in_use_at_the_start_has_its_reason():
 
 
 def test_an_empty_log_is_lost_only_where_a_signal_threw_it_away():
-    """Python that leaves by itself, or writes at once, or that wrote something, has lost nothing."""
+    """An empty log is called lost only if a signal ended a Python process with buffered output."""
     unbuffered = Settings(command=("python", "train.py"), is_unbuffered=True)
     other = Settings(command=("sleep", "60"))
     assert "log-lost" in reasons_of(judge(death(137, log=())))
@@ -226,7 +226,7 @@ def test_an_empty_log_is_lost_only_where_a_signal_threw_it_away():
 
 
 def test_a_threshold_that_was_edited_moves_the_verdict(tmp_path, monkeypatch):
-    """How many ends in a row are a crash loop is what the alert on restarts compares with."""
+    """The number of deaths that make a crash loop is read from the thresholds file."""
     ends = death(1, earlier_deaths=(DIED - 60, DIED - 30), restarts=2)
     assert "crash-loop" in reasons_of(judge(ends))
     path = tmp_path / "thresholds.yml"

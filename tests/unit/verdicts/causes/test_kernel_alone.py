@@ -1,4 +1,4 @@
-"""A kernel log alone, and beside evidence that names a process or nothing at all."""
+"""Verdicts on a kernel log alone, and beside evidence that may name a process."""
 
 import json
 
@@ -49,27 +49,27 @@ def read(folder, **files):
     ids=["old-host", "old-container", "new-group", "new-parent"],
 )
 def test_the_last_kill_of_a_kernel_log_alone_is_the_death(tmp_path, text, reason, confidence):
-    """Of a container it is not known whether its main process was killed."""
+    """The last OOM kill of a kernel log is the verdict, with medium confidence for a container."""
     verdict = judge(read(tmp_path, kernel_txt=text))
     assert (verdict.reason, verdict.confidence) == (reason, confidence)
     assert not [each for each in verdict.contributing if each.reason.startswith("oom")]
 
 
 def test_the_killed_process_names_the_subject(tmp_path):
-    """A control group of a container makes it a container."""
+    """A kill in a container's control group makes the container the subject."""
     evidence = read(tmp_path, kernel_txt=OLD_LIMIT)
     assert (evidence.subject, evidence.id) == ("container", ID)
 
 
 def test_a_log_beside_it_is_only_of_what_may_have_trained(tmp_path):
-    """A browser that the kernel killed says nothing about a log."""
+    """The OOM kill of a browser is not the cause of a training log's end."""
     assert judge(read(tmp_path, kernel_txt=NEW_LIMIT, log_txt=STEPS)).reason == "oom-cgroup"
     chrome = NEW_LIMIT.replace("python", "chrome")
     assert judge(read(tmp_path, kernel_txt=chrome, log_txt=STEPS)).reason == "unknown"
 
 
 def test_a_kernel_log_fills_the_gap_of_a_record(tmp_path):
-    """A process is found by its ID, and nothing says any more that the log could not be read."""
+    """A kernel log added to a record closes its gap, and the process is found by its ID."""
     record = Evidence(
         "run",
         "bert",
@@ -91,7 +91,7 @@ def test_a_kernel_log_fills_the_gap_of_a_record(tmp_path):
 
 
 def test_a_fall_off_the_bus_is_understood_without_an_xid(tmp_path):
-    """The driver writes it in three lines, of which one has the address."""
+    """The driver's three lines about a GPU that fell off the bus are read as Xid 79."""
     text = (
         "[ 1843.3] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
         "               NVRM: (PCI ID: 10de:26b9) installed in this system has\n"
@@ -103,7 +103,7 @@ def test_a_fall_off_the_bus_is_understood_without_an_xid(tmp_path):
 
 
 def test_without_an_engine_the_same_death_is_less_sure():
-    """A kill in the control group of a container that is gone is no worker of one that lives."""
+    """Without the engine's data, a kill in a container's control group has medium confidence."""
     kill = {"time": 100.0, "constraint": "CONSTRAINT_MEMCG", "oom_memcg": f"/docker/{ID}"}
     evidence = Evidence("container", "train", id=ID, oom_kills=(_kill(**kill),))
     assert (judge(evidence).reason, judge(evidence).confidence) == ("oom-cgroup", "medium")
@@ -114,7 +114,7 @@ def _kill(**known):
 
 
 def test_a_crash_has_the_library_that_the_kernel_names(tmp_path):
-    """Alone, and beside the shell's word for it; an Xid is nearer to its cause."""
+    """The kernel's segfault line names the library, and an Xid takes precedence over it."""
     line = (
         "python[187]: segfault at 18 ip 00007ff5 sp 00007ff6 error 4 in libcuda.so.390.30[7ff9+b3d]"
     )
@@ -128,13 +128,13 @@ def test_a_crash_has_the_library_that_the_kernel_names(tmp_path):
     assert judge(read(tmp_path, kernel_txt=f"{xid}[ 84110.112011] {line}\n")).reason == "gpu-lost"
 
 
-# Errors that end no program by themselves, or that no cause describes.
+# Xids that end no program by themselves, or that no cause describes.
 NO_CAUSE = frozenset({45, 54, 92, 110, 151, 154})
 
 
 @pytest.mark.parametrize("code", [*(xid.code for xid in XIDS), 999])
 def test_an_xid_of_any_class_counts_from_the_kernel_log_alone(tmp_path, code):
-    """It is a cause, or it is named with its meaning and what the GPU needs."""
+    """Every Xid is either a cause, or is reported with its meaning and the needed action."""
     line = f"[ 84110.0] NVRM: Xid (PCI:0000:41:00): {code}, pid=187, name=python, Ch 00000010\n"
     verdict = judge(read(tmp_path, kernel_txt=line))
     said = " ".join(verdict.finding.speaks_for)
@@ -149,7 +149,7 @@ def test_an_xid_of_any_class_counts_from_the_kernel_log_alone(tmp_path, code):
 
 
 def test_guards_of_the_host_are_read_from_syslog(tmp_path):
-    """They are no lines of the kernel, but beside them in the same file."""
+    """A line of earlyoom between kernel lines in syslog is read as the cause."""
     text = (
         "Jun  3 17:05:00 lab3 kernel: perf: interrupt took too long\n"
         'Jun  3 17:20:52 lab3 earlyoom[988]: sending SIGTERM to process 11166 uid 1004 "python3"\n'
@@ -165,14 +165,14 @@ def test_guards_of_the_host_are_read_from_syslog(tmp_path):
     ],
 )
 def test_a_crash_of_another_process_is_not_that_of_a_silent_container(line):
-    """It ended by itself with an exit code of its own, and wrote nothing."""
+    """A crash in the kernel log is not the cause if the container ended with exit code 3."""
     verdict = judge(death(3, log=(), kernel_lines=(line,)))
     assert verdict.reason not in {"illegal-instr", "segfault"}
 
 
 @pytest.mark.parametrize(("signal", "is_advised"), [(None, True), (9, False)])
 def test_what_records_a_signal_is_advised_where_the_signal_is_unknown(signal, is_advised):
-    """A launcher recorded the signal as well, without the exporter."""
+    """The advice to run `trainvitals serve` is given only if the signal is unknown."""
     training = Training(pid=4242, is_end_seen=False)
     verdict = judge(Evidence("run", "bert", ended=2000.0, signal=signal, training=training))
     assert any("trainvitals serve" in step for step in verdict.finding.steps) == is_advised

@@ -1,4 +1,4 @@
-"""Deaths with fewer files of evidence than were collected."""
+"""Verdicts on collected deaths of which some files of evidence are missing."""
 
 import zlib
 from itertools import combinations
@@ -11,7 +11,7 @@ from trainvitals.verdicts.causes.judge import judge
 
 FILES = ("inspect.json", "events.jsonl", "kernel.txt", "log.txt", "host.json")
 MOST_SUBSETS = 4
-# What the rest of the evidence looks like, and the file without which it does.
+# Pairs of the full verdict and a plausible other one, with the file that is missing then.
 NEIGHBOURS = {
     ("inodes-full", "disk-full"),  # df
     ("oom-worker-alive", "running"),  # the kernel log
@@ -24,7 +24,7 @@ NEIGHBOURS = {
 
 
 def list_subsets(name):
-    """Return some subsets of a death's files, the same at each run."""
+    """Return some subsets of a death's files, the same in each test run."""
     files = [file for file in FILES if file in read_files(name)]
     subsets = [kept for size in range(1, len(files)) for kept in combinations(files, size)]
     subsets.sort(key=lambda kept: zlib.crc32(f"{name} {kept}".encode()))
@@ -33,7 +33,7 @@ def list_subsets(name):
 
 @pytest.mark.parametrize("name", list_deaths())
 def test_less_evidence_is_not_another_story(tmp_path, name):
-    """The reason is the same, unknown or a neighbour's, or it is not sure."""
+    """With fewer files, the verdict is the same, unknown, listed or not of high confidence."""
     files = read_files(name)
 
     def judge_files(kept):

@@ -1,4 +1,4 @@
-"""Cleaning of logs: colours, progress bars, lines without an end."""
+"""Cleaning of log lines with colours, progress bars and missing line ends."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from trainvitals.verdicts.causes.lines import clean
     ],
 )
 def test_a_line_is_read_as_a_person_saw_it(line, cleaned):
-    """Control sequences are removed, a bar keeps its last state, and text after it is a line."""
+    """Control sequences are removed, and a progress bar is reduced to its last state."""
     assert clean([line]) == cleaned
 
 
 def test_thousands_of_drawings_leave_the_last():
-    """A bar that was drawn ten thousand times is one line."""
+    """A progress bar that was drawn ten thousand times becomes one line."""
     bar = "".join(f"\r{step}/10000 [{step // 3:05d}<00:00, 3.00it/s]" for step in range(10_001))
     assert clean([bar]) == ("10000/10000 [03333<00:00, 3.00it/s]",)
 
 
 def test_of_very_many_drawings_the_last_are_looked_at():
-    """Of a line redrawn with different texts, the last five hundred are kept as lines."""
+    """Of a line redrawn with different texts, the last 500 texts are kept as lines."""
     cleaned = clean(["\r".join(f"drawing{number}" for number in range(600))])
     assert (len(cleaned), cleaned[0], cleaned[-1]) == (500, "drawing100", "drawing599")
 
 
 @given(st.lists(st.text(alphabet="\x1b\r\n[]0;mK\x07\\ ab%|", max_size=60), max_size=6))
 def test_nothing_of_the_terminal_is_left(log):
-    """For any lines, no control character but the tabulator is left and nothing is raised."""
+    """No control character but the tab remains after cleaning, whatever the lines are."""
     for line in clean(log):
         assert not any(character in line for character in "\x1b\r\n\x07")
 
@@ -64,7 +64,7 @@ def test_nothing_of_the_terminal_is_left(log):
     ],
 )
 def test_what_a_collector_puts_before_all_lines_is_removed(prefix, left):
-    """One line without it, as of `slurmstepd` itself, makes no difference; a few lines with it do."""
+    """A prefix is removed if nearly all lines have it, but not if only one line has it."""
     lines = ("Traceback (most recent call last):", "  f()", "", "KeyError: 1", "done", "end")
     collected = [f"{prefix}{line}" for line in lines]
     expected = tuple((left + line) if line else left.rstrip() for line in lines)

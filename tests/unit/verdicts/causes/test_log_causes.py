@@ -1,4 +1,4 @@
-"""The causes from the log as a whole: misleading lines, hostile lines, and their cost."""
+"""Causes found in a whole log: misleading lines, malicious lines and search time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_no_lines_raise(log, code):
     "piece", [*(piece for piece in PIECES if piece), "loss ", "a/", "(pid=1) ", "1."]
 )
 def test_a_hostile_line_costs_little(piece):
-    """64 KiB of text that almost matches take no more than a few milliseconds each."""
+    """64 KiB of text that almost matches are searched in linear time."""
     line = (piece * (65536 // len(piece) + 1))[:65536]
     evidence = death(
         1, log=("Traceback (most recent call last):", '  File "a", line 1, in f', line)
@@ -83,7 +83,7 @@ def test_a_hostile_line_costs_little(piece):
 
 
 def test_a_rate_limit_is_not_taken_for_the_network():
-    """A rate limit is found although the last line blames the connection."""
+    """A rate limit is the cause, although the last line suggests a connection problem."""
     log = (
         "Traceback (most recent call last):",
         '  File "/app/a.py", line 1, in f',
@@ -101,7 +101,7 @@ def test_a_rate_limit_is_not_taken_for_the_network():
 
 
 def test_the_shape_of_a_path_and_of_a_port_is_found():
-    """The port of torchrun's message is used in the advice, and one that is not there is not made up."""
+    """The summary names the port of torchrun's message, and no port if the message has none."""
     log = (
         (
             "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network"
@@ -115,7 +115,7 @@ def test_the_shape_of_a_path_and_of_a_port_is_found():
 
 
 def test_a_refused_thread_names_the_limit():
-    """The limit of the settings is named, and the advice is above it."""
+    """The summary names the process limit of the container, and the advice raises it."""
     finding = judge(
         death(1, log=("RuntimeError: can't start new thread",), settings=Settings(pids_limit=2000))
     ).finding
@@ -124,7 +124,7 @@ def test_a_refused_thread_names_the_limit():
 
 
 def test_a_gpus_memory_is_not_the_hosts():
-    """`OutOfMemoryError` holds the word `MemoryError`, and is another one."""
+    """`OutOfMemoryError` of torch is not read as Python's `MemoryError`."""
     log = (
         "Traceback (most recent call last):",
         '  File "a", line 1, in f',
@@ -134,7 +134,7 @@ def test_a_gpus_memory_is_not_the_hosts():
 
 
 def test_a_container_without_gpus_is_the_cause():
-    """Settings without GPUs are the cause; with GPUs it is the driver."""
+    """If no GPU was requested, the container's settings are the cause, otherwise the driver is."""
     log = (
         "Traceback (most recent call last):",
         "  f()",
@@ -147,7 +147,7 @@ def test_a_container_without_gpus_is_the_cause():
 
 
 def test_a_port_that_is_taken_keeps_a_container_from_starting():
-    """The port is read from the state's error where there is no log."""
+    """Without a log, the port is read from the error of the container's state."""
     state = State("created", 128, error="Bind for 0.0.0.0:6006 failed: port is already allocated")
     evidence = death(128, state=state, started=None, ended=None)
     assert "6006" in judge(dataclasses.replace(evidence, events=(), exit_code=None)).finding.summary
@@ -155,6 +155,6 @@ def test_a_port_that_is_taken_keeps_a_container_from_starting():
 
 @pytest.mark.parametrize("name", ["KeyboardInterrupt", "SystemExit"])
 def test_an_end_that_was_asked_for_is_no_exception(name):
-    """Ctrl-C and `sys.exit` are no errors of the program."""
+    """KeyboardInterrupt and SystemExit are not reported as an exception."""
     log = ("Traceback (most recent call last):", '  File "/app/a.py", line 1, in f', name)
     assert "exception" not in reasons_of(judge(death(1, log=log)))

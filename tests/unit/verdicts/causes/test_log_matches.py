@@ -1,4 +1,4 @@
-"""The confidence of a log line, by its place in the log and the exit code."""
+"""The confidence of a log line, by its position in the log and the exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ is_oom = contains("CUDA out of memory")
 
 
 def weigh(*log, code=1, **more):
-    """Return what a log is worth for an OOM: the confidence, None where there is no sign of it."""
+    """Return the confidence that a log indicates a CUDA OOM, or None without a sign of it."""
     sign = find_match(open_case(death(code, log=log, **more)), is_oom)
     return None if sign is None else sign.confidence
 
@@ -46,7 +46,7 @@ def weigh(*log, code=1, **more):
     ],
 )
 def test_what_stands_near_the_end_is_worth_the_most(log, confidence):
-    """The last traceback and the last line are sure; what the training survived is not."""
+    """An error in the last traceback or line has high confidence, and a survived one low."""
     assert weigh(*log) == confidence
 
 
@@ -54,12 +54,12 @@ def test_what_stands_near_the_end_is_worth_the_most(log, confidence):
     ("code", "confidence"), [(1, "high"), (134, "high"), (137, "medium"), (143, "medium")]
 )
 def test_what_was_ended_from_outside_did_not_end_by_itself(code, confidence):
-    """After SIGKILL and SIGTERM a traceback is less sure."""
+    """After SIGKILL or SIGTERM, a traceback has only medium confidence."""
     assert weigh(*TRACEBACK, code=code) == confidence
 
 
 def test_an_exit_code_of_zero_is_not_a_death_by_it():
-    """Beside a success only the end of the log counts, with a note on the exit codes of pipes."""
+    """With exit code 0, only a traceback at the end contributes, with advice on `pipefail`."""
     assert weigh(OOM, *STEPS, code=0) is None
     verdict = judge(death(0, log=TRACEBACK))
     assert verdict.reason == "finished"
@@ -76,19 +76,19 @@ def test_an_exit_code_of_zero_is_not_a_death_by_it():
     ],
 )
 def test_steps_behind_a_traceback_may_be_a_late_buffer(settings, confidence):
-    """Python writes what it kept of standard output at its end, unless it writes at once."""
+    """Steps after a traceback do not weaken it if Python's standard output is buffered."""
     assert weigh(*TRACEBACK, *STEPS, settings=settings) == confidence
 
 
 def test_more_than_a_buffer_of_steps_is_no_buffer():
-    """Behind a traceback at most 8 KiB can be what Python kept."""
+    """More than 8 KiB of steps after a traceback cannot be buffered output."""
     many = STEPS * 5
     assert sum(len(line) + 1 for line in many) > 8192
     assert weigh(*TRACEBACK, *many, settings=Settings()) == "low"
 
 
 def test_what_runs_on_has_not_died_of_it():
-    """While it runs nothing in the log is sure."""
+    """While the container runs, an error in its log has only medium confidence."""
     running = Evidence(
         "container", "train", state=State("running", 0, started=1.0), started=1.0, log=TRACEBACK
     )
@@ -98,7 +98,7 @@ def test_what_runs_on_has_not_died_of_it():
 
 
 def test_the_exception_of_a_run_is_in_its_run_file():
-    """Of a run without a log the exception's class is enough."""
+    """Without a log, the exception class in the run file determines the verdict."""
     run = Evidence("run", "llm", exception="OutOfMemoryError", ended=2.0)
     assert judge(run).reason == "cuda-oom"
     run = dataclasses.replace(run, exception="ZeroDivisionError")
@@ -110,7 +110,7 @@ def test_the_exception_of_a_run_is_in_its_run_file():
 
 
 def test_the_exception_of_a_run_is_found_in_its_log():
-    """The run's class of exception names the traceback of its log, with its message."""
+    """The exception class of the run file selects the traceback in the log."""
     run = Evidence("run", "llm", exception="KeyError", ended=2.0, log=(*STEPS, *OTHER))
     assert (
         judge(run).finding.summary
@@ -119,7 +119,7 @@ def test_the_exception_of_a_run_is_found_in_its_log():
 
 
 def test_a_rank_that_was_killed_makes_the_others_words_a_consequence():
-    """Errors of ranks after one ended by SIGKILL contribute at most."""
+    """If one rank was ended by SIGKILL, the error of another rank has low confidence."""
     log = (
         *(f"[rank0]: {line}" for line in TRACEBACK),
         "Root Cause (first observed failure):",
@@ -134,7 +134,7 @@ def test_a_rank_that_was_killed_makes_the_others_words_a_consequence():
     ("code", "confidence"), [(-9, "low"), (-11, "low"), (-6, "high"), (1, "high")]
 )
 def test_a_line_before_a_killed_rank_is_a_consequence(code, confidence):
-    """A rank that aborts or fails may have logged the cause; a killed one has not."""
+    """A log line is the cause if a rank aborted or failed, but not if the rank was killed."""
     log = (
         OOM,
         "Root Cause (first observed failure):",

@@ -23,7 +23,7 @@ LOW = Sample(DIED - 4, 1, memory_peak_bytes=20 * MIB, memory_limit_bytes=64 * MI
     ],
 )
 def test_a_137_without_an_oom_is_none(reason, events):
-    """Kill, stop and a kill from the host are distinguished, also just below the limit."""
+    """Exit code 137 without an OOM kill is a kill or stop, even if memory was nearly full."""
     for sample in (None, LOW, FULL):
         verdict = judge(death(137, *events, sample=sample, host_oom_kills=0))
         assert verdict.reason == reason
@@ -31,13 +31,13 @@ def test_a_137_without_an_oom_is_none(reason, events):
 
 
 def test_an_event_alone_is_enough():
-    """Without a kernel log, the engine's `oom` right before the end is an OOM kill."""
+    """Without a kernel log, the engine's `oom` event right before the end is an OOM kill."""
     verdict = judge(death(137, event(0.05, "oom"), oom_kills=None))
     assert (verdict.reason, verdict.finding.confidence) == ("oom-cgroup", "high")
 
 
 def test_an_event_after_the_end_counts():
-    """`oom` may come up to 1 s after `die`."""
+    """An `oom` event up to 1 s after `die` counts."""
     late = death(137, oom_kills=None)
     events = (*(late.events or ()), event(-0.005, "oom"))
     evidence = death(137, oom_kills=None)
@@ -50,14 +50,14 @@ def _members(evidence):
 
 
 def test_the_flag_of_an_earlier_start_does_not_count():
-    """After a restart some engines keep `OOMKilled`; the events of this start take precedence."""
+    """`OOMKilled` left from an earlier start is ignored if this start has no `oom` event."""
     verdict = judge(death(137, is_oom_killed=True, restarts=2))
     assert verdict.reason == "kill-outside"
     assert not reasons_of(verdict) & OOMS
 
 
 def test_an_oom_kill_before_the_restart_is_none_of_a_worker():
-    """A kill just before the end of the earlier start is no kill of a worker of this one."""
+    """An OOM kill before the last start is not the kill of a worker of the running container."""
     state = State("running", 0, is_oom_killed=True, started=DIED - 60, finished=DIED - 61)
     evidence = Evidence(
         "container",
@@ -72,13 +72,13 @@ def test_an_oom_kill_before_the_restart_is_none_of_a_worker():
 
 
 def test_a_kernel_line_of_an_earlier_start_does_not_count():
-    """A kill before the last start belongs to an earlier death."""
+    """An OOM kill in the kernel log from before the last start is ignored."""
     verdict = judge(death(137, oom_kills=(oom_kill(before=90),)))
     assert verdict.reason == "kill-outside"
 
 
 def test_a_kernel_line_that_the_engine_missed():
-    """An OOM kill in the kernel log counts although the engine reported none."""
+    """An OOM kill in the kernel log counts even if the engine reported none."""
     verdict = judge(death(137, oom_kills=(oom_kill(),)))
     assert (verdict.reason, verdict.finding.confidence) == ("oom-missed", "high")
     assert "The engine reported no `oom`" in tell(verdict.finding)
@@ -95,13 +95,13 @@ def test_a_kernel_line_that_the_engine_missed():
     ],
 )
 def test_counts_stand_in_for_the_kernel_log(sample, risen, reason, confidence):
-    """A full group together with a count that rose is an OOM kill; one of them alone is not."""
+    """Without a kernel log, full memory and a risen OOM count together are an OOM kill."""
     verdict = judge(death(137, oom_kills=None, sample=sample, host_oom_kills=risen))
     assert (verdict.reason, verdict.finding.confidence) == (reason, confidence)
 
 
 def test_one_that_died_before_the_first_look_may_have_been_missed():
-    """Before the first sample of its memory, the host's count makes an OOM kill possible."""
+    """If a container died before its first sample, the host's count makes an OOM kill possible."""
     evidence = death(137, oom_kills=None, host_oom_kills=1, started=DIED - 0.8)
     verdict = judge(evidence)
     assert (verdict.reason, verdict.finding.confidence) == ("oom-missed", "low")
@@ -116,14 +116,14 @@ def test_one_that_died_before_the_first_look_may_have_been_missed():
     ],
 )
 def test_a_kill_without_a_control_group_may_have_been_its(task, before, reason, confidence):
-    """Of many kills at once the kernel leaves out the control groups; name and time are left."""
+    """A kernel line without control groups is matched by the process name and the time."""
     kill = OomKill(DIED - before, "CONSTRAINT_MEMCG", None, "", task, 3181)
     finding = judge(death(137, oom_kills=(kill,))).finding
     assert (finding.reason, finding.confidence) == (reason, confidence)
 
 
 def test_whose_limit_it_was_decides():
-    """The host's end, a parent's limit and its own limit are three causes."""
+    """The host's memory, a parent's limit and the container's own limit are three causes."""
     host = oom_kill(oom=None, constraint="CONSTRAINT_NONE")
     node = oom_kill(oom=None, constraint="CONSTRAINT_CPUSET")
     for kill, reason in (
@@ -139,7 +139,7 @@ def test_whose_limit_it_was_decides():
 
 
 def test_the_sibling_of_a_killed_container_was_not_killed():
-    """The kernel names another one under the same parent: flag and event mean that one."""
+    """An OOM kill of a sibling under the same parent limit is not attributed to the container."""
     beside = (oom_kill(before=5, oom="parent", task="other"),)
     flagged = {"oom_kills": beside, "is_oom_killed": True}
     for code, reason in ((137, "kill-outside"), (0, "finished"), (3, "unknown")):
@@ -167,7 +167,7 @@ def test_the_new_limit_fits_the_host():
 
 
 def test_the_new_limit_has_the_containers_name():
-    """The command can be copied, for Docker, for Podman and for one that is removed at its end."""
+    """The advised command suits Docker, Podman and containers that are removed at their end."""
     limit = Settings(command=("python",), memory_limit_bytes=16 * 1024 * MIB)
     gone = Settings(memory_limit_bytes=16 * 1024 * MIB, is_removed_at_end=True)
     for more, words in (
@@ -179,7 +179,7 @@ def test_the_new_limit_has_the_containers_name():
 
 
 def test_a_worker_that_a_person_killed_is_no_oom():
-    """SIGKILL of a worker with a kernel log and events that know of no OOM came from outside."""
+    """A worker's SIGKILL is not an OOM kill if the kernel log and the events have none."""
     log = ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.",)
     verdict = judge(death(1, log=log))
     assert "oom-worker" not in reasons_of(verdict)
@@ -187,21 +187,21 @@ def test_a_worker_that_a_person_killed_is_no_oom():
 
 
 def test_an_unobserved_end_of_a_worker_may_be_an_oom_kill():
-    """Of a run without any view of the kernel, a killed worker is an OOM kill with little confidence."""
+    """Without any kernel data, a killed worker is an OOM kill of low confidence."""
     log = ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.",)
     verdict = judge(Evidence("run", "a", ended=DIED, exit_code=1, log=log))
     assert (verdict.reason, verdict.finding.confidence) == ("oom-worker", "low")
 
 
 def test_a_parent_that_noticed_late_is_less_sure():
-    """Exit code 137 a minute after the last OOM kill is one with less confidence."""
+    """Exit code 137 at 50 s after the last OOM kill has medium confidence."""
     verdict = judge(death(137, event(50, "oom"), oom_kills=(oom_kill(50),), is_oom_killed=True))
     assert (verdict.reason, verdict.finding.confidence) == ("oom-cgroup", "medium")
     assert "50s before the end, not immediately before it" in tell(verdict.finding)
 
 
 def test_the_count_of_its_group_is_a_sign_of_a_killed_worker():
-    """Without an engine and a kernel log, the control group's count is the evidence."""
+    """Without other data, the control group's OOM count is evidence of a killed worker."""
     counted = Sample(DIED - 4, 2, memory_limit_bytes=64 * MIB, oom_kills=2)
     for code, reason in ((1, "oom-worker"), (0, "oom-hidden-exit0")):
         verdict = judge(death(code, oom_kills=None, sample=counted))
@@ -224,7 +224,7 @@ def test_the_count_of_its_group_is_a_sign_of_a_killed_worker():
     ],
 )
 def test_a_kill_behind_exit_code_0_is_named_by_the_log_alone(line, is_named):
-    """The kernel log of the host is about every program, and this one ended well."""
+    """With exit code 0, a host's OOM kill counts only if the log reports a matching kill."""
     kill = OomKill(100.0, "CONSTRAINT_NONE", None, "/user.slice", "python3", 4242)
     log = ("step 1 loss 2.1", line)
     verdict = judge(Evidence("process", "a", log=log, exit_code=0, oom_kills=(kill,)))
@@ -235,7 +235,7 @@ def test_a_kill_behind_exit_code_0_is_named_by_the_log_alone(line, is_named):
     ("group", "reason"), [("/job_8", "oom-parent"), ("/job_8/task_6", "oom-cgroup")]
 )
 def test_the_kernel_names_the_group_whose_limit_a_job_reached(group, reason):
-    """Slurm's report does not say whether it was the job's limit or the task's."""
+    """The kernel log decides whether the limit was the Slurm job's or the task's."""
     kill = OomKill(100.0, "CONSTRAINT_MEMCG", group, "/job_8/task_6", "python", 70291)
     log = ("step 1 loss 2.1", "srun: error: n15: task 6: Out Of Memory")
     verdict = judge(Evidence("process", "a", log=log, exit_code=137, oom_kills=(kill,)))
@@ -243,7 +243,7 @@ def test_the_kernel_names_the_group_whose_limit_a_job_reached(group, reason):
 
 
 def test_a_kill_on_the_host_accuses_no_log_that_reports_success():
-    """Another program may have been killed meanwhile; the contradiction is said."""
+    """If the log reports success, a kill on the host gives `unknown` and a contradiction."""
     kill = OomKill(100.0, "CONSTRAINT_NONE", None, "/user.slice", "python3", 4242)
     log = ("step 1 loss 2.1", "Training completed in 3 h")
     verdict = judge(Evidence("process", "a", log=log, oom_kills=(kill,)))
@@ -252,7 +252,7 @@ def test_a_kill_on_the_host_accuses_no_log_that_reports_success():
 
 
 def test_unreclaimable_memory_and_pressure_are_evidence():
-    """The figures of the last sample are part of the evidence."""
+    """The memory figures and the pressure of the last sample are part of the evidence."""
     seen = Sample(
         DIED - 4,
         2,

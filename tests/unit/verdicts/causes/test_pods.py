@@ -1,4 +1,4 @@
-"""Pods of Kubernetes, by the output of `kubectl describe pod`."""
+"""Verdicts on Kubernetes pods, from the output of `kubectl describe pod`."""
 
 import pytest
 
@@ -46,7 +46,7 @@ SECRET = '  Warning  Failed  4m (x6 over 5m)  kubelet, n4  Error: secrets "token
 
 
 def write_pod(state, events="", *, status="Running", more="", restarts=0):
-    """Return what kubectl describes."""
+    """Return the output of `kubectl describe pod` for a pod in this state."""
     return HEAD.format(state=state, events=events, status=status, more=more, restarts=restarts)
 
 
@@ -71,12 +71,12 @@ ERROR = KILLED.format(reason="Error", code=137)
     ],
 )
 def test_the_pod_names_the_cause(text, reason):
-    """A mount that failed at first, or a probe of an earlier start, does no harm to what runs."""
+    """State, reason and events determine the cause, and past events do not affect a running pod."""
     assert judge(parse_pod(text)).reason == reason
 
 
 def test_a_pod_that_no_node_takes_waits():
-    """It has no state; a pod that was scheduled at last is not stuck."""
+    """A pod that no node accepts is unschedulable, unless a later event shows its scheduling."""
     event = "  Warning  FailedScheduling  4m  default-scheduler  0/1 nodes are available\n"
     after = "  Normal   Scheduled         1m  default-scheduler  Successfully assigned ml/fit-0\n"
     text = write_pod("", event, status="Pending").replace(RUNNING, "", 1)
@@ -86,13 +86,13 @@ def test_a_pod_that_no_node_takes_waits():
 
 
 def test_a_volume_of_a_refused_pod_is_forgotten_and_not_missing():
-    """The kubelet tries to mount it after it has refused the pod."""
+    """A failed mount after the kubelet refused the pod is not the cause."""
     text = write_pod("", REFUSED, status="Failed").replace(RUNNING, "", 1)
     assert judge(parse_pod(text)).reason == "pod-admission"
 
 
 def test_the_failed_container_is_the_one_that_is_examined():
-    """Its end, its limit and its restarts are those of the evidence."""
+    """End, memory limit and restarts in the evidence are those of the failed container."""
     evidence = parse_pod(write_pod(OOM, restarts=6))
     assert (evidence.name, evidence.image, evidence.exit_code) == ("fit-0", "acme/fit:2", 137)
     assert (evidence.ended, evidence.restarts) == (1_694_764_607.0, 6)
@@ -134,28 +134,28 @@ Containers:
     ],
 )
 def test_init_containers_that_are_done_and_sidecars_do_not_decide(why, reason, sidecar):
-    """Of a pod whose main container waits in trouble, the others' ends are not its end."""
+    """The main container's waiting reason decides, not the state of a sidecar."""
     evidence = parse_pod(WITH_INIT.format(main=WAITING.format(why), sidecar=sidecar))
     assert evidence.image == "acme/fit:2"
     assert judge(evidence).reason == reason
 
 
 def test_a_pod_that_is_being_initialized_has_not_finished():
-    """The end of its init container is not the pod's."""
+    """A pod whose init container has completed is not finished."""
     waiting = WAITING.format("PodInitializing")
     evidence = parse_pod(WITH_INIT.format(main=waiting, sidecar=waiting))
     assert judge(evidence).reason == "unknown"
 
 
 def test_a_quantity_has_decimal_and_binary_units():
-    """As the documentation of Kubernetes has them."""
+    """Quantities with decimal, binary and no units are parsed as Kubernetes defines them."""
     texts = ("8Gi", "1500M", "128974848", "1.5Ti", "<none>", "")
     sizes = (8 << 30, 1_500_000_000, 128_974_848, 3 << 39, None, None)
     assert tuple(map(parse_quantity, texts)) == sizes
 
 
 def test_another_text_is_no_pod():
-    """The file is recognised by its first keys."""
+    """A pod description is recognised by its first keys, and other text raises a ValueError."""
     assert is_pod(write_pod(RUNNING))
     assert not is_pod("Name: resnet\nepoch 1 loss 2.3\n")
     with pytest.raises(ValueError, match="kubectl describe pod"):
@@ -177,7 +177,7 @@ STARTED = "  Normal   Started    {age}   kubelet   Started container fit\n"
 
 @pytest.mark.parametrize(("reason", "code"), [("OOMKilled", 137), ("Error", 1), ("Completed", 0)])
 def test_the_last_state_of_a_container_that_runs_and_is_ready_is_history(reason, code):
-    """A kill at the limit still contributes."""
+    """The last state of a ready container is not the verdict, but an OOM kill contributes."""
     text = write_pod(RUNS_AGAIN.format(reason=reason, code=code, ready="True"), restarts=1)
     verdict = judge(parse_pod(text))
     assert (verdict.reason, verdict.confidence) == ("running", "high")
@@ -192,7 +192,7 @@ def test_the_last_state_of_a_container_that_runs_and_is_ready_is_history(reason,
     ids=["not ready", "restarted minutes ago"],
 )
 def test_the_last_state_counts_until_a_restart_is_over(ready, events):
-    """Events are kept for an hour."""
+    """The last state is the verdict until the container is ready and was not restarted lately."""
     text = write_pod(RUNS_AGAIN.format(reason="OOMKilled", code=137, ready=ready), events)
     assert judge(parse_pod(text)).reason == "oom-cgroup"
     old = STARTED.format(age="4d2h (x2 over 5d)")
@@ -202,7 +202,7 @@ def test_the_last_state_counts_until_a_restart_is_over(ready, events):
 
 @pytest.mark.parametrize("events", ["", PROBE, MOUNT, SECRET])
 def test_a_pod_that_succeeded_died_of_nothing(events):
-    """Its first attempt may have been killed, and its events tell of what was over in time."""
+    """A pod that succeeded is finished, whatever its events and first attempt show."""
     last = OOM.partition("    Last State:")[2]
     pod = write_pod(f"{DONE}    Last State:{last}", events, status="Succeeded", restarts=1)
     assert judge(parse_pod(pod)).reason == "finished"

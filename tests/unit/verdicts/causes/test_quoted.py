@@ -1,4 +1,4 @@
-"""Lines that quote trouble, or report that of others, accuse nothing; the same at a death still do."""
+"""Lines that quote trouble or report another program's, in contrast to real errors."""
 
 import pytest
 
@@ -231,14 +231,14 @@ DEATHS = {
 
 
 def judge_log(lines, **known):
-    """Return the verdict on a log of which nothing else is known."""
+    """Return the verdict on a process of which only this log is known."""
     return judge(Evidence(subject="process", name="fit", log=tuple(lines), **known))
 
 
 @pytest.mark.parametrize("known", [{}, {"is_ended": True}, {"exit_code": 0}], ids=str)
 @pytest.mark.parametrize("lines", INNOCENT.values(), ids=INNOCENT)
 def test_a_quote_accuses_nothing(lines, known):
-    """Not as a contributing cause either."""
+    """A quoted error is neither the cause nor a contributing cause."""
     verdict = judge_log(lines, **known)
     assert verdict.reason in {"finished", "unknown"}
     assert not [each.reason for each in verdict.contributing]
@@ -246,12 +246,12 @@ def test_a_quote_accuses_nothing(lines, known):
 
 @pytest.mark.parametrize(("lines", "reason"), DEATHS.values(), ids=DEATHS)
 def test_a_death_beside_a_quote_is_found(lines, reason):
-    """A log alone and one that ended are judged alike."""
+    """A real error beside a quoted one is the cause, whether or not the end of the run is known."""
     assert judge_log(lines).reason == reason
     assert judge_log(lines, is_ended=True).reason == reason
 
 
 def test_as_many_lines_of_a_diff_are_left_out_as_its_head_says():
-    """The trace of a shell begins with a plus too."""
+    """A diff ends after the lines that its header counts, so a shell's `+` trace is kept."""
     lines = ("@@ -1 +1,2 @@", "-a", "+b", "+c", "+ python fit.py", "Killed")
     assert drop_quoted(lines) == ("", "", "", "", "+ python fit.py", "Killed")

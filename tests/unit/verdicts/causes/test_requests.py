@@ -1,4 +1,4 @@
-"""Requested ends, by the order of events."""
+"""Requested ends of containers, by the order of the engine's events."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ TERM, KILL = event(2.1, "kill", signal=15), event(0.1, "kill", signal=9)
     ],
 )
 def test_the_order_of_events_decides_the_request(code, events, kind):
-    """SIGKILL alone is a kill, behind another signal a timeout; without a signal it is Podman's."""
+    """SIGKILL alone is a kill, SIGKILL after a stop signal is a timeout, SIGTERM is a stop."""
     request = read_request(open_case(death(code, *events)))
     assert (request.kind if request else None) == kind
 
 
 def test_a_sigterm_of_hours_ago_did_not_end_it():
-    """A request two hours before the end is not the reason of an end with code 0."""
+    """A SIGTERM two hours before an end with exit code 0 is not its cause."""
     old = event(7200, "kill", signal=15)
     evidence = death(0, old, started=DIED - 8000)
     events = (event(8000, "start"), old, event(0, "die", exit_code=0))
@@ -51,7 +51,7 @@ def test_a_sigterm_of_hours_ago_did_not_end_it():
 
 
 def test_a_kill_before_the_last_start_is_of_an_earlier_death():
-    """Events before the last `start` do not count."""
+    """A kill event from before the last `start` event is ignored."""
     evidence = death(137)
     events = (
         event(70, "kill", signal=9),
@@ -63,20 +63,20 @@ def test_a_kill_before_the_last_start_is_of_an_earlier_death():
 
 
 def test_a_slow_end_after_a_kill_is_evidence_against_it():
-    """A process that took half a minute to die of SIGKILL was stuck in the kernel."""
+    """A delay of 31 s between the kill and the end is reported as evidence against the kill."""
     text = tell(judge(death(137, event(31, "kill", signal=9))).finding)
     assert "The end came 31s after the request" in text
 
 
 def test_an_unknown_signal_makes_a_kill_less_sure():
-    """Podman does not report the signal, so the confidence is medium."""
+    """A Podman kill has medium confidence, because Podman does not report the signal."""
     finding = judge(death(137, event(0.1, "kill"), engine="podman 4.3.1")).finding
     assert (finding.reason, finding.confidence) == ("kill-operator", "medium")
     assert "`podman kill`" in finding.summary
 
 
 def test_without_events_a_137_is_open():
-    """The state alone does not distinguish a kill from a stop."""
+    """Without events, exit code 137 has low confidence, because a kill or stop is possible."""
     evidence = Evidence("container", "a", ended=DIED, exit_code=137, state=State("exited", 137))
     finding = judge(evidence).finding
     assert (finding.reason, finding.confidence) == ("kill-outside", "low")
@@ -84,14 +84,14 @@ def test_without_events_a_137_is_open():
 
 
 def test_a_stop_with_a_failing_exit_code_has_doubts():
-    """An exit code that is neither 0 nor 143 after SIGTERM is still a stop, with a word against it."""
+    """Exit code 1 after SIGTERM is still a stop, with the code as evidence against it."""
     finding = judge(death(1, TERM)).finding
     assert finding.reason == "stop-graceful"
     assert "Exit code 1 is neither 0 nor 143" in tell(finding)
 
 
 def test_an_engine_that_was_restarted_is_named():
-    """A SIGKILL shortly before the engine's start points at a restart without live-restore."""
+    """The report names an engine start that shortly follows a SIGKILL."""
     text = tell(judge(death(137, engine_started=DIED + 3)).finding)
     assert "The engine was started 3s after the end" in text
 
@@ -104,6 +104,6 @@ def test_an_engine_that_was_restarted_is_named():
     ],
 )
 def test_a_scheduler_that_interrupts_at_a_limit_is_no_person(line, reason):
-    """LSF sends SIGINT first, so that the exit code is 130."""
+    """Exit code 130 after LSF's limit message is the limit's, not an interrupt by a user."""
     log = ("step 1 loss 2.1", "step 2 loss 2.0", line, "Exited with exit code 130.")
     assert judge(Evidence("process", "fit", log=log, exit_code=130)).reason == reason

@@ -1,4 +1,4 @@
-"""One message of several causes: what stands around it shows which of them it was."""
+"""Error messages with several possible causes, which the surrounding lines distinguish."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _START = "Traceback (most recent call last):"
 
 
 def fail_in(*frames, error):
-    """Return the lines of a program whose traceback has these frames."""
+    """Return the log of a program whose traceback has these frames."""
     return (*STEPS, _START, *frames, error)
 
 
@@ -43,12 +43,12 @@ _EITHER = (
     ("frames", "reason"), [(_IN_DATASET, "data-corrupt"), (_IN_CHECKPOINT, "ckpt-corrupt")]
 )
 def test_the_frames_show_which_file_is_broken(frames, reason, error):
-    """HDF5, zip, tar and pickle fail alike for the data and for a checkpoint."""
+    """The frames decide whether a read error is of the data or of a checkpoint."""
     assert judge_log(*fail_in(*frames, error=error)).reason == reason
 
 
 def test_a_worker_of_the_loader_read_the_data():
-    """The frames of the process that raised it again do not have the function of the dataset."""
+    """A read error raised in a data loader's worker is corrupt data."""
     lines = fail_in(
         '  File "/opt/v/lib/python3.11/site-packages/torch/_utils.py", line 722, in reraise',
         error="OSError: Caught OSError in DataLoader worker process 1.",
@@ -77,7 +77,7 @@ def test_a_worker_of_the_loader_read_the_data():
     ],
 )
 def test_a_library_that_was_not_loaded_explains_the_call(line, error):
-    """The call that fails next names no cause."""
+    """A cuDNN library that could not be loaded is the cause of the failed call after it."""
     assert judge_log(*STEPS, line, *raised(error)[len(STEPS) :]).reason == "library-mismatch"
 
 
@@ -90,7 +90,7 @@ def test_a_library_that_was_not_loaded_explains_the_call(line, error):
     ],
 )
 def test_what_was_accepted_is_not_the_cause(line):
-    """A launcher's report of the signal is what is left."""
+    """A version mismatch that the program accepted is not the cause."""
     killed = "[2025-03-04 05:06:07,890] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9"
     assert judge_log(line, *STEPS, killed).reason in {"kill-outside", "oom-worker"}
 
@@ -121,12 +121,12 @@ def test_what_was_accepted_is_not_the_cause(line):
     ],
 )
 def test_a_package_that_lacks_a_name_is_there(reason, error):
-    """Python names the first part of a dotted name that it does not find."""
+    """A name missing from an installed package is a version mismatch, not a missing module."""
     assert judge_log(*raised(error)).reason == reason
 
 
 def test_an_import_that_is_wrapped_names_the_releases():
-    """The advice is a release of the package, not the package."""
+    """A wrapped import error gives the advice to install another release of the package."""
     caller = '  File "/opt/v/lib/python3.11/site-packages/peft/model.py", line 3, in <module>'
     inner = fail_in(
         caller, "    import x", error="ModuleNotFoundError: No module named 'torch._six'"
@@ -157,26 +157,26 @@ def count_steps(start, end):
 
 
 def test_a_run_goes_on_until_slurm_kills_it():
-    """It has the time that Slurm gives it, however many steps that are."""
+    """Steps after Slurm's time limit notice do not change the verdict `slurm-time-limit`."""
     found = judge_log(*count_steps(40, 60), _NOTICE, _WAITING, *count_steps(60, 99))
     assert (found.reason, found.confidence) == ("slurm-time-limit", "high")
 
 
 def test_a_step_that_would_not_end_had_a_reason():
-    """Slurm's last report does not repeat it."""
+    """Slurm's time limit notice takes precedence over its later report of a killed step."""
     lines = (*count_steps(40, 60), _NOTICE, "Bypassing SIGTERM: 15", *count_steps(60, 99))
     assert judge_log(*lines, _STEPD).reason == "slurm-time-limit"
     assert judge_log(*count_steps(40, 99), _STEPD).reason == "slurm-cancelled"
 
 
 def test_a_notice_of_an_earlier_start_is_history():
-    """The next start counts from where it was before."""
+    """Slurm's notice is ignored if the step numbers then restart at a lower value."""
     lines = (*count_steps(40, 60), _NOTICE, _WAITING, *count_steps(50, 90))
     assert judge_log(*lines).reason == "unknown"
 
 
 def test_advice_about_memory_is_of_the_device_and_of_the_server():
-    """Apple's GPUs have no CUDA, and vLLM takes its share at the start."""
+    """OOM advice suits Apple's GPUs and vLLM."""
     apple = "RuntimeError: MPS backend out of memory (MPS allocated: 17.03 GB, other allocations: 1.11 GB, max allowed: 18.13 GB). Tried to allocate 96.00 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure)."
     advice = " ".join(judge_log(*raised(apple)).finding.steps)
     assert "PYTORCH_MPS_HIGH_WATERMARK_RATIO" in advice

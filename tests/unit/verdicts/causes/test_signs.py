@@ -1,4 +1,4 @@
-"""Signs and the fast look for them; and that no pattern is slow on foreign text."""
+"""Signs in logs, the fast search for them, and the search time of every pattern."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _READERS = (assembly, pod, engine_log, kernel_lines, kernel_text)
 
 
 def list_patterns() -> dict[str, re.Pattern[str]]:
-    """Return the patterns of all causes and of what reads their evidence, by their names."""
+    """Return the patterns of all causes and evidence readers, by name."""
     found = {}
     modules = [
         importlib.import_module(f"{causes.__name__}.{each.name}")
@@ -53,7 +53,7 @@ SIGNS = {name: pattern for name, pattern in PATTERNS.items() if find_literals(pa
 
 
 def list_near_matches(pattern: re.Pattern[str]) -> Iterator[str]:
-    """Yield texts that begin a match again and again: up to each wide repetition, and up to the end."""
+    """Yield the beginnings of matches, up to each wide repetition and up to the end."""
     for branch in _list_branches(list(sre_parse.parse(pattern.pattern, pattern.flags))):
         stops = [at for at, (kind, what) in enumerate(branch) if _is_wide(kind, what)]
         for at in {*stops, len(branch) - 1}:
@@ -99,14 +99,14 @@ def _sample_class(items) -> str:
 
 
 def test_no_pattern_has_a_count_that_an_f_string_took_for_a_tuple():
-    """`{0, 4}` in an f-string is `(0, 4)` in the pattern."""
+    """No pattern contains `(0, 4)`, which an f-string makes of the count `{0, 4}`."""
     mistaken = re.compile(r"(?<!\\)\([0-9]+, ?[0-9]+\)")
     assert [name for name, each in PATTERNS.items() if mistaken.search(each.pattern)] == []
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_reads_64_kib_of_near_matches_in_50_ms(name):
-    """The text begins each alternative again and again, so that a pattern that looks far is slow."""
+    """Each pattern searches 64 KiB of repeated partial matches in 50 ms."""
     starts = list(list_near_matches(PATTERNS[name])) or [name]
     share = _TEXT_BYTES // len(starts)
     text = "".join((start * (share // len(start) + 1))[:share] for start in starts)
@@ -124,7 +124,7 @@ def _measure(pattern: re.Pattern[str], text: str) -> float:
 
 @pytest.mark.parametrize("name", SIGNS)
 def test_what_has_a_sign_has_one_of_its_literals(name):
-    """A log is searched only where its digest has one, so none may be wanting."""
+    """Every match of a pattern contains one of its literals, as the fast search assumes."""
 
     @settings(
         max_examples=3,
@@ -154,26 +154,26 @@ def test_what_has_a_sign_has_one_of_its_literals(name):
     ],
 )
 def test_literals_are_what_every_match_contains(pattern, literals):
-    """Optional parts, classes and digits have none; of alternatives each has its own."""
+    """The literals of a pattern are texts of which every match contains at least one."""
     assert find_literals(pattern) == literals
 
 
 def test_a_sign_has_texts_that_it_is_without():
-    """Also where the pattern occurs."""
+    """A sign does not match a line that contains one of the texts in `without`."""
     sign = contains("memory", without=("shared memory",))
     assert (sign("out of memory"), sign("out of shared memory")) == (True, False)
     assert matches("a+", "b", ignore_case=True)("xB")
 
 
 def test_a_digest_has_each_kind_of_line_once():
-    """Lines that differ in numbers and case are the same; a lone zero remains one."""
+    """The digest has one line for all that differ only in numbers and case, but keeps a lone 0."""
     reading = read_log(("Step 1 loss 2.0", "step 22 loss 3.9", "exit code 0", "exit code 1"))
     assert reading.digest == "step 1 loss 1.1\nstep 11 loss 1.1\nexit code 0\nexit code 1"
     assert reading.steps == (True, True, False, False)
 
 
 def test_most_patterns_never_see_a_long_log(monkeypatch):
-    """Two thousand lines without trouble cost a few searches a line, not several hundred."""
+    """A log of 2000 lines without trouble needs fewer than three searches a line."""
     searches = []
     real = Sign.search
     monkeypatch.setattr(Sign, "search", lambda sign, line: searches.append(1) or real(sign, line))
@@ -185,5 +185,5 @@ def test_most_patterns_never_see_a_long_log(monkeypatch):
 
 
 def test_a_line_is_cut_before_it_is_searched():
-    """So that the longest text of a pattern is a sixteenth of what it is measured with."""
+    """The longest searched line is a sixteenth of the 64 KiB in the test of search time."""
     assert LONGEST_LINE * 16 == _TEXT_BYTES

@@ -1,4 +1,4 @@
-"""Deaths of files, and what only looks like them."""
+"""Errors of disks, files and checkpoints, and similar messages with other causes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 
 def traceback(error, place="/app/train.py"):
-    """Return a traceback that ends with an error."""
+    """Return a traceback that ends with this error."""
     return (
         "Traceback (most recent call last):",
         f'  File "{place}", line 3, in main',
@@ -45,7 +45,7 @@ def traceback(error, place="/app/train.py"):
     ],
 )
 def test_a_full_shared_memory_is_no_full_disk(error, place):
-    """A full /dev/shm also raises `No space left on device`."""
+    """`No space left on device` in shared memory is not reported as a full disk."""
     assert "disk-full" not in reasons_of(judge(death(1, log=traceback(error, place))))
 
 
@@ -62,13 +62,13 @@ def test_a_full_shared_memory_is_no_full_disk(error, place):
     ],
 )
 def test_a_full_disk_has_many_words(error):
-    """torch.save does not name a full disk, and a quota has another message."""
+    """A full disk is recognised in torch.save's errors and in a quota's message."""
     verdict = judge(death(1, log=traceback(error)))
     assert (verdict.reason, verdict.finding.confidence) == ("disk-full", "high")
 
 
 def test_the_fullest_mount_of_the_path_is_asked():
-    """The step has `df` of the host's directory, by the longest mount of the path."""
+    """The advised `df` names the host directory of the longest mount of the path."""
     evidence = death(
         1,
         log=traceback("OSError: [Errno 28] No space left on device: '/out/ckpt/last.pt'"),
@@ -81,7 +81,7 @@ def test_the_fullest_mount_of_the_path_is_asked():
 
 
 def test_a_disk_with_room_makes_it_less_sure():
-    """Where the disk had room when it was looked at, a quota is more likely."""
+    """If the disk had free space, the confidence is medium and the report suggests a quota."""
     evidence = death(
         1,
         log=traceback("OSError: [Errno 28] No space left on device: '/out/last.pt'"),
@@ -94,7 +94,7 @@ def test_a_disk_with_room_makes_it_less_sure():
 
 
 def test_pruning_everything_is_no_first_step():
-    """`docker system prune -af` deletes dead containers, and is named only to be left for later."""
+    """The advice mentions `docker system prune` only as a command to avoid."""
     steps = judge(
         death(1, log=traceback("OSError: [Errno 28] No space left on device"))
     ).finding.steps
@@ -103,21 +103,21 @@ def test_pruning_everything_is_no_first_step():
 
 
 def test_another_end_of_a_file_is_no_broken_checkpoint():
-    """`EOFError` and `Errno 22` count only where torch reads a checkpoint."""
+    """An `EOFError` is a corrupt checkpoint only if torch's serialization raised it."""
     assert judge(death(1, log=traceback("EOFError"))).reason == "exception"
     place = "/usr/local/lib/python3.11/site-packages/torch/serialization.py"
     assert judge(death(1, log=traceback("EOFError", place))).reason == "ckpt-corrupt"
 
 
 def test_a_refused_key_is_no_refused_file():
-    """A rejected SSH key also has `Permission denied`."""
+    """`Permission denied` for an SSH key is not a file permission error."""
     log = ("git@example.org: Permission denied (publickey).", "fatal: could not read")
     assert "permission" not in reasons_of(judge(death(128, log=log)))
 
 
 @pytest.mark.parametrize("head", ["IUse%", "IUti%", "IUso%", "IBen%"])
 def test_df_shows_the_inodes_in_every_language(head):
-    """The table of bytes before it has free space."""
+    """A full inode table in the output of `df -i` is recognised in several languages."""
     log = (
         *traceback("OSError: [Errno 28] No space left on device: '/mnt/w/feats/7e.npy'"),
         "Sys. de fichiers Taille Utilisé Dispo Uti% Monté sur",

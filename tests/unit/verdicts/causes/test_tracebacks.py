@@ -1,4 +1,4 @@
-"""Tracebacks in logs of one and of many processes."""
+"""Tracebacks in the logs of one process and of several processes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def read_lines(name):
 
 
 def names(traceback):
-    """Name the exceptions of a traceback without their modules."""
+    """Return the names of a traceback's exceptions without their modules."""
     return [error.name.rpartition(".")[2] for error in traceback.errors]
 
 
 def test_a_traceback_has_a_place_and_a_message_of_many_lines():
-    """The place is the last frame that is in no library; the message goes on below its line."""
+    """The place is the last frame outside libraries, and the message includes the next lines."""
     (traceback,) = read_tracebacks(PLAIN)
     assert (traceback.start, traceback.end, traceback.rank) == (1, 7, None)
     assert traceback.place == "/app/train.py:3 in main"
@@ -40,13 +40,13 @@ def test_a_traceback_has_a_place_and_a_message_of_many_lines():
 
 
 def test_a_message_ends_where_the_training_goes_on():
-    """A line of a step behind an exception is no part of its message."""
+    """A line of training progress after an exception is not part of its message."""
     (traceback,) = read_tracebacks((*PLAIN[:7], "step 12 loss nan"))
     assert traceback.errors[0].text == "RuntimeError: CUDA error: device-side assert triggered"
 
 
 def test_a_joined_traceback_is_one():
-    """What `During handling of the above exception` joins has all exceptions, the first one first."""
+    """Tracebacks joined by `During handling of the above exception` are read as one."""
     lines = read_lines("disk-full--torch-save")
     (traceback,) = read_tracebacks(lines)
     assert [error.text for error in traceback.errors] == [
@@ -56,13 +56,13 @@ def test_a_joined_traceback_is_one():
 
 
 def test_an_exception_without_a_traceback_is_joined_too():
-    """Python prints only the line of an exception without frames."""
+    """An exception that Python prints without frames is joined to the traceback."""
     (traceback,) = read_tracebacks(read_lines("hf-rate"))
     assert names(traceback) == ["HTTPStatusError", "HfHubHTTPError", "LocalEntryNotFoundError"]
 
 
 def test_a_workers_traceback_is_joined_to_the_loaders():
-    """`Original Traceback` of a data loader's worker is part of the one that ended the program."""
+    """The `Original Traceback` of a data loader's worker is part of the loader's traceback."""
     (traceback,) = read_tracebacks(read_lines("fd-limit--worker"))
     assert names(traceback) == ["OSError", "OSError"]
     assert (
@@ -88,7 +88,7 @@ def test_interleaved_lines_of_ranks_are_separated():
 
 
 def test_the_root_cause_decides_between_ranks():
-    """Of two ranks with errors of their own, it is the one that torchrun saw fail first."""
+    """If two ranks raised errors, the rank that torchrun names as first is chosen."""
     lines = tuple(
         line
         for rank, error in ((0, "KeyError: 'a'"), (1, "ValueError: b"))
@@ -108,7 +108,7 @@ def test_the_root_cause_decides_between_ranks():
 
 
 def test_a_killed_rank_leaves_no_traceback():
-    """Errors of other ranks are not the cause of a rank that ended by a signal."""
+    """If the first failed rank ended by a signal, no traceback of another rank is chosen."""
     lines = (
         "[rank0]: Traceback (most recent call last):",
         '[rank0]:   File "/app/a.py", line 1, in f',
@@ -119,7 +119,7 @@ def test_a_killed_rank_leaves_no_traceback():
 
 
 def test_the_table_of_torchrun_is_read():
-    """Rank, exit code, process and host come from `Root Cause (first observed failure)`."""
+    """Rank, exit code, process and host are read from torchrun's root cause table."""
     lines = read_lines("nccl-timeout")
     root = read_root_cause(lines)
     assert root is not None
@@ -129,19 +129,19 @@ def test_the_table_of_torchrun_is_read():
 
 
 def test_a_traceback_in_the_table_has_its_rank():
-    """With `@record` torchrun prints a rank's traceback indented within its table."""
+    """A traceback that torchrun prints in its table, because of `@record`, has its rank."""
     table = [one for one in read_tracebacks(read_lines("exception--recorded")) if one.start > 50]
     assert [(one.rank, names(one)) for one in table] == [(0, ["RuntimeError"]), (1, ["ValueError"])]
 
 
 def test_the_launchers_own_traceback_is_known():
-    """The error `ChildFailedError` only reports that a child failed."""
+    """A `ChildFailedError` is recognised as the launcher's own traceback."""
     tracebacks = read_tracebacks(read_lines("exception--first-rank"))
     assert [one.is_launcher for one in tracebacks] == [False, False, True]
 
 
 def test_what_did_not_end_the_program_is_aside():
-    """Exceptions that were ignored, and those of threads, are not chosen."""
+    """An ignored exception is not chosen as the one that ended the program."""
     lines = (
         *PLAIN[1:7],
         "Exception ignored in: <function X.__del__ at 0x7fecd6ac1ee0>",
@@ -157,7 +157,7 @@ def test_what_did_not_end_the_program_is_aside():
 
 
 def test_threads_that_write_at_once_are_aside():
-    """Their frames are those of `threading`, whatever line stands before them."""
+    """A thread's traceback is recognised by its frames, even if two threads' lines are mixed."""
     frame = '  File "/usr/lib/python3.8/threading.py", line 932, in _bootstrap_inner'
     first, second = "Traceback (most recent call last):", "BrokenPipeError: [Errno 32] Broken pipe"
     lines = (
@@ -175,7 +175,7 @@ def test_threads_that_write_at_once_are_aside():
 
 
 def test_a_box_of_rich_is_read():
-    """The package Rich draws a box around the frames and sets the exception below it."""
+    """A traceback that the package Rich draws in a box is read."""
     lines = (
         "╭──────────── Traceback (most recent call last) ─────────────╮",
         "│ /app/train.py:12 in main                                   │",
@@ -208,7 +208,7 @@ CELL = (
 
 
 def test_the_traceback_of_a_cell_is_read():
-    """IPython does not indent frames; the exception is the line with the name in the first line."""
+    """A traceback in IPython's format is read with its exception and its cell."""
     (traceback,) = read_tracebacks(("epoch 1", *CELL, "", "epoch 2"))
     assert names(traceback) == ["LookupError"]
     assert traceback.errors[0].headline == "LookupError: no shard"
@@ -216,7 +216,7 @@ def test_the_traceback_of_a_cell_is_read():
 
 
 def test_an_exception_of_a_program_that_executes_notebooks_contains_that_of_the_cell():
-    """The message of the one is the traceback of the other, so that they are one."""
+    """A notebook runner's exception and the cell's traceback in its message are one traceback."""
     outer = (
         "Traceback (most recent call last):",
         '  File "/env/bin/execute", line 8, in <module>',
@@ -234,18 +234,18 @@ def test_an_exception_of_a_program_that_executes_notebooks_contains_that_of_the_
 
 
 def test_a_cell_s_traceback_without_its_end_is_read_to_the_next_one():
-    """A log may have many of them."""
+    """A truncated IPython traceback ends where the next one begins."""
     (traceback,) = read_tracebacks((*CELL[:5], *CELL))
     assert names(traceback) == ["LookupError"]
 
 
 def test_a_traceback_that_is_cut_off_is_none():
-    """Without the line of the exception nothing is known."""
+    """A traceback without the line of its exception is ignored."""
     assert read_tracebacks(PLAIN[:6]) == ()
 
 
 def test_marks_of_ranks_are_taken_off():
-    """PyTorch, torchrun, Open MPI and Ray mark the lines of a rank in their own ways."""
+    """Rank prefixes of PyTorch, torchrun, Open MPI and Ray are split from the line."""
     assert split_rank("[rank3]: x") == (3, "x")
     assert split_rank("[rank1]:[E1120 09:15:02] x") == (1, "[E1120 09:15:02] x")
     assert split_rank("[default2]:[rank6]: x") == (6, "x")
@@ -255,7 +255,7 @@ def test_marks_of_ranks_are_taken_off():
 
 
 def test_lines_of_steps_are_known():
-    """A step, an epoch or a loss with a number is progress; an error is not."""
+    """A step, an epoch or a loss with a number is progress, and an error is not."""
     assert is_progress("2026-11-20 INFO step 41210 loss 2.1834")
     assert is_progress("Epoch 3: 410/1000 [12:01<17:18, 1.76s/it]")
     assert not is_progress("saving the model")

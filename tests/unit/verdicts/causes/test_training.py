@@ -1,4 +1,4 @@
-"""Losses that are NaN or infinite, and words that resemble `nan`."""
+"""NaN and infinite losses, and words that resemble `nan`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = tuple(f"step {step} loss {3 - step / 1000:.3f}" for step in range(0, 500
     ],
 )
 def test_a_loss_of_nan_is_seen(line):
-    """Trainers write it in many ways; by itself it ends nothing, so it is not sure."""
+    """A NaN loss is recognised in many formats, with medium confidence since it ends no run."""
     verdict = judge(death(1, log=(*STEPS, line)))
     assert (verdict.reason, verdict.finding.confidence) == ("nan-loss", "medium")
 
@@ -45,12 +45,12 @@ def test_other_words_are_no_nan(line):
 
 
 def overflow(scale):
-    """Return the line that apex prints when it halves its scale."""
+    """Return the line that apex prints if it reduces its loss scale."""
     return f"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {scale}"
 
 
 def test_the_first_overflows_are_normal():
-    """At the start the scale is looked for from above; that ends no run."""
+    """Gradient overflows at the start, while the loss scale is adjusted, are not `nan-loss`."""
     log = tuple(overflow(65536.0 / 2**number) for number in range(1, 5))
     assert "nan-loss" not in reasons_of(judge(death(1, log=(*log, *STEPS))))
     assert "nan-loss" not in reasons_of(judge(death(1, log=log)))
@@ -58,19 +58,19 @@ def test_the_first_overflows_are_normal():
 
 @pytest.mark.parametrize("scales", [[32768.0] * 30, [2.0 / 2**number for number in range(1, 9)]])
 def test_overflows_now_and_then_are_normal(scales):
-    """Neither many at a high scale nor a few at a low one are a training that ran away."""
+    """Many overflows at a high loss scale, or a few at a low one, are not `nan-loss`."""
     log = tuple(map(overflow, scales))
     assert "nan-loss" not in reasons_of(judge(death(1, log=(*STEPS, *log))))
 
 
 def test_a_scale_that_falls_to_nothing_is_the_death():
-    """A long row of overflows down to less than 1 is a training that ran away."""
+    """A row of overflows down to a loss scale below 1 is `nan-loss`."""
     log = tuple(overflow(65536.0 / 2**number) for number in range(1, 20))
     verdict = judge(death(1, log=(*STEPS, *log)))
     assert (verdict.reason, verdict.finding.confidence) == ("nan-loss", "high")
 
 
 def test_a_number_that_is_none_does_no_harm():
-    """Any text in the place of the loss scale is accepted."""
+    """An invalid loss scale causes no error."""
     log = tuple("OVERFLOW! reducing to 1e+-.." for _ in range(20))
     assert judge(death(1, log=log)).reason == "unknown"

@@ -1,4 +1,4 @@
-"""Errors by the lists of who defines them: the kernel's errno, CUDA, NCCL, Slurm, the Hub, Python's packages."""
+"""Errors documented by Linux, CUDA, NCCL, Slurm, the Hugging Face Hub and Python packages."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _FRAMES = ('  File "/w/train.py", line 8, in <module>', "    main()")
     ("reason", "number"), [(reason, each) for reason, numbers in ERRNO.items() for each in numbers]
 )
 def test_an_errno_of_a_file_has_its_cause(reason, number):
-    """The numbers are those of Linux."""
+    """An OSError with a Linux errno has the corresponding reason."""
     assert (
         judge_log(*raised(f"OSError: [Errno {number}] {os.strerror(number)}: '/data/a.bin'")).reason
         == reason
@@ -107,7 +107,7 @@ def test_an_errno_of_a_file_has_its_cause(reason, number):
     ("reason", "message"), [(reason, each) for reason, texts in RAISED.items() for each in texts]
 )
 def test_an_exception_of_a_vendor_has_its_cause(reason, message):
-    """Each kind that its vendor lists has the cause that it has by its documentation."""
+    """An exception that a vendor documents has the corresponding reason."""
     assert judge_log(*raised(message)).reason == reason
 
 
@@ -115,13 +115,13 @@ def test_an_exception_of_a_vendor_has_its_cause(reason, message):
     ("reason", "line"), [(reason, each) for reason, texts in PRINTED.items() for each in texts]
 )
 def test_a_state_or_a_shell_s_word_has_its_cause(reason, line):
-    """Schedulers report states, shells report signals."""
+    """A scheduler's job state or a shell's signal message has the corresponding reason."""
     assert judge_log(*STEPS, line).reason == reason
 
 
 @pytest.mark.parametrize("prefix", ["", "[rank3]: ", "[default3]:"])
 def test_a_traceback_may_begin_behind_a_progress_bar(prefix):
-    """A bar ends without a line end, and the rank writes on."""
+    """A traceback that begins in the line of a progress bar is read."""
     error = "OSError: [Errno 5] Input/output error: '/data'"
     first, *others = ("Traceback (most recent call last):", *_FRAMES, error)
     log = (f"{BAR}{prefix}{first}", *(prefix + line for line in others))
@@ -133,14 +133,14 @@ def test_a_traceback_may_begin_behind_a_progress_bar(prefix):
 
 
 def test_the_summary_of_a_tracker_is_no_progress():
-    """It repeats steps and losses after the traceback."""
+    """The run summary that wandb prints after a traceback is not progress."""
     names = ("step 20", "epoch 3", "train/loss 0.2", "train/global_step 20", "lr 0.1", "loss 1")
     summary = (f"wandb: {name}" for name in ("Run summary:", *names))
     assert judge_log(*raised("KeyError: 'image'"), *summary).reason == "exception"
 
 
 def test_srun_kills_the_others_after_one_that_failed():
-    """`Killed` of the other tasks is the consequence."""
+    """The kill of other tasks by srun is a consequence of the failed task's exception."""
     tail = (
         "srun: error: n1: task 3: Exited with exit code 1",
         "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2024-05-01T12:00:00 ***",
@@ -151,7 +151,7 @@ def test_srun_kills_the_others_after_one_that_failed():
 
 @pytest.mark.parametrize("message", ["Connection reset by peer", "Broken pipe"])
 def test_a_connection_lost_while_the_ranks_meet_is_of_the_rendezvous(message):
-    """Later it would be the consequence of another rank's end."""
+    """A connection lost in `init_process_group` is `rendezvous-timeout`, but not a later one."""
     frames = (
         "Traceback (most recent call last):",
         '  File "train.py", line 8, in main',
@@ -164,7 +164,7 @@ def test_a_connection_lost_while_the_ranks_meet_is_of_the_rendezvous(message):
 
 
 def test_a_script_s_exception_about_a_program_that_it_started_is_no_cause():
-    """What the program wrote before names it."""
+    """A script's exception about a failed program is not the cause, but the program's error is."""
     frames = (
         "Traceback (most recent call last):",
         '  File "run.py", line 7, in main',
@@ -176,7 +176,7 @@ def test_a_script_s_exception_about_a_program_that_it_started_is_no_cause():
 
 
 def test_a_checkpoint_that_memory_did_not_suffice_for_is_no_full_disk():
-    """The writer that breaks off finds its position wrong."""
+    """A writer's error that follows a MemoryError is not reported as a full disk."""
     first = raised("MemoryError")
     joint = "During handling of the above exception, another exception occurred:"
     frames = (

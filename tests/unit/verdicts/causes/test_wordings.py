@@ -1,4 +1,4 @@
-"""More wordings of the same kinds: schedulers, services, engines, frameworks and their libraries."""
+"""Further messages of schedulers, services, engines, frameworks and libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.verdicts.causes.test_words import STEPS, judge_log, raised
 
-# The log ends with the line.
+# Reasons, and the last line of the log.
 PRINTED = (
     ("time-limit", "=>> PBS: job killed: walltime 86418 exceeded limit 86400"),
     ("time-limit", "TERM_RUNLIMIT: job killed after reaching LSF run time limit."),
@@ -186,7 +186,7 @@ PRINTED = (
         "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO PREEMPTION ***",
     ),
 )
-# The program ends with the exception.
+# Reasons, and the exception that ends the program.
 RAISED = (
     (
         "cuda-oom",
@@ -448,13 +448,13 @@ RAISED = (
 
 @pytest.mark.parametrize(("reason", "line"), PRINTED)
 def test_a_last_line_has_its_cause(reason, line):
-    """Each stands for its kind."""
+    """A last line of the log has the expected reason."""
     assert judge_log(*STEPS, line).reason == reason
 
 
 @pytest.mark.parametrize(("reason", "message"), RAISED)
 def test_an_exception_has_its_cause(reason, message):
-    """Each stands for its kind."""
+    """An exception that ends the program has the expected reason."""
     assert judge_log(*raised(message)).reason == reason
 
 
@@ -470,12 +470,12 @@ def test_an_exception_has_its_cause(reason, message):
     ],
 )
 def test_memory_that_is_not_a_gpus_is_not_blamed(line):
-    """A word of a device may stand beside the memory of the host."""
+    """A message about host memory that mentions a GPU is not `cuda-oom`."""
     assert judge_log(*STEPS, line, exit_code=1).reason != "cuda-oom"
 
 
 def test_a_warning_of_weights_left_out_is_not_the_cause():
-    """Libraries print it, and training starts."""
+    """A warning about unused weights before the training is not the cause."""
     warned = (
         "The model and the loaded state dict do not match exactly",
         "unexpected key: head.bias",
@@ -485,13 +485,13 @@ def test_a_warning_of_weights_left_out_is_not_the_cause():
 
 
 def test_training_that_is_terminated_may_print_some_more():
-    """What is printed after it are the steps that were under way."""
+    """Steps printed after the message that training is terminated do not change the cause."""
     end = ("Batch 12: Invalid loss, terminating training", "13/90 [=>......] - loss: nan")
     assert judge_log(*STEPS, *end, "exporting nothing").reason == "nan-loss"
 
 
 def test_ranks_that_had_trained_had_met():
-    """Before that, a connection that is not made is a rendezvous."""
+    """A socket timeout is a rendezvous timeout before training, and an NCCL timeout during it."""
     late = "RuntimeError: HcclAllGather, error code is 9"
     verdict = judge_log(*raised(late, "EI0006: Getting socket times out."), exit_code=1)
     assert (verdict.reason, verdict.confidence) == ("nccl-timeout", "medium")
@@ -501,7 +501,7 @@ def test_ranks_that_had_trained_had_met():
 
 
 def test_a_traceback_that_a_logger_wrote_is_read():
-    """It puts the time and the level before each line, and a parent only refers to it."""
+    """A traceback with a logger's prefix on each line is the cause, not its parent's traceback."""
     prefix = "(EngineCore_DP0 pid=17374) ERROR 09-28 15:47:{:02d} [core.py:718] "
     lines = (
         "Traceback (most recent call last):",
@@ -520,7 +520,7 @@ def test_a_traceback_that_a_logger_wrote_is_read():
 
 
 def test_an_abort_has_the_reason_that_the_log_names():
-    """An exception of C++ is no cause by itself, though NCCL's may have more than one."""
+    """An abort by a C++ exception has the reason of the NCCL error in the log."""
     log = (
         "[rank0]:[E1] Process group watchdog thread terminated with exception: NCCL error: remote process exited",
         "terminate called after throwing an instance of 'c10::DistBackendError'",
@@ -530,7 +530,7 @@ def test_an_abort_has_the_reason_that_the_log_names():
 
 
 def test_after_an_assertion_every_call_of_cuda_fails():
-    """Also with words about memory."""
+    """A CUDA error about memory after a device-side assertion is `cuda-assert`."""
     lost = (
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
     )
@@ -541,7 +541,7 @@ def test_after_an_assertion_every_call_of_cuda_fails():
 
 
 def test_a_retry_that_a_library_announced_is_no_success():
-    """The traceback after it, with a launcher's report, is that of the last attempt."""
+    """A traceback after a library's last retry is the cause."""
     retrying = "WARNING - urllib3.connectionpool - Retrying (Retry(total=0)) after connection broken by 'SSLError()': /a"
     error = (
         "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
@@ -551,7 +551,7 @@ def test_a_retry_that_a_library_announced_is_no_success():
 
 
 def test_a_run_that_is_asked_to_end_may_go_on_for_a_while():
-    """Steps of the grace period do not make the report of the end a thing that it survived."""
+    """A few steps after Slurm's time limit notice do not make it a survived error."""
     end = (
         "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO TIME LIMIT ***"
     )
@@ -560,7 +560,7 @@ def test_a_run_that_is_asked_to_end_may_go_on_for_a_while():
 
 
 def test_openblas_interrupts_itself():
-    """It raises SIGINT where it cannot start its threads, which is nobody's Ctrl-C."""
+    """A KeyboardInterrupt that OpenBLAS causes is a limit of threads, not a user's interrupt."""
     line = "OpenBLAS blas_thread_init: pthread_create failed for thread 21 of 96: Resource temporarily unavailable"
     lines = raised("KeyboardInterrupt")
     assert judge_log(line, *lines[len(STEPS) :]).reason == "pids-limit"
@@ -580,7 +580,7 @@ def test_openblas_interrupts_itself():
     ],
 )
 def test_memory_that_a_network_cannot_lock_is_not_the_allocators(line):
-    """The words are those of the kernel, the limit is that of locked memory."""
+    """Memory that a network library cannot register is `nccl-system`, with advice on `memlock`."""
     verdict = judge_log(*STEPS, line)
     assert verdict.reason == "nccl-system"
     assert "memlock" in verdict.finding.steps[0]
@@ -590,7 +590,7 @@ def test_memory_that_a_network_cannot_lock_is_not_the_allocators(line):
 
 
 def test_memory_that_cannot_be_registered_for_another_reason_has_other_advice():
-    """Only a lack of memory is that of the limit of locked memory."""
+    """If memory cannot be registered for another reason, the advice does not name `memlock`."""
     line = "n4:1:2 [4] reg:617 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 4. RC: -22, Error: Invalid argument"
     verdict = judge_log(*STEPS, line)
     assert verdict.reason == "nccl-system"
@@ -613,7 +613,7 @@ PIN_THREAD = (
     ],
 )
 def test_the_loss_of_a_thread_has_the_reason_of_its_exception(error):
-    """The thread that pins memory ends the training with it."""
+    """The end of the pin memory thread has the reason of the thread's exception."""
     rest = raised("RuntimeError: Pin memory thread exited unexpectedly")
     lines = (*STEPS, *PIN_THREAD, error, *rest[len(STEPS) :])
     verdict = judge_log(*lines)
@@ -642,5 +642,5 @@ COMMAND = 'Command "/opt/conda/bin/python3.11 {} --epochs 3 --loss-scale=128", e
     ],
 )
 def test_a_launcher_quotes_the_error_of_the_program(lines):
-    """The options of a command that it repeats are no progress after the error."""
+    """A launcher's report that quotes the program's error has the reason of that error."""
     assert judge_log(*lines).reason == "missing-module"

@@ -1,4 +1,4 @@
-"""What lines of schedulers, launchers, frameworks and engines mean, each in a log alone."""
+"""Messages of schedulers, launchers, frameworks and engines, each in a log alone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ STEPS = tuple(f"epoch 1 step {number} loss 2.{number}" for number in range(40, 4
 
 
 def raised(*messages):
-    """Return the lines of a program that ends with a traceback."""
+    """Return the log of a program that ends with a traceback."""
     frames = ("Traceback (most recent call last):", '  File "/srv/a/train.py", line 7, in <module>')
     return (*STEPS, *frames, "    main()", *messages)
 
 
 def judge_log(*lines, **known):
-    """Return the verdict on a log of which nothing else is known."""
+    """Return the verdict on a process of which only this log is known."""
     return judge(Evidence(subject="process", name="train", log=lines, **known))
 
 
@@ -548,13 +548,13 @@ RAISED = (
 
 @pytest.mark.parametrize(("reason", "line"), [(one[0], one[1:]) for one in PRINTED])
 def test_a_line_at_the_end_of_a_log_has_its_cause(reason, line):
-    """Nothing else is known."""
+    """The last lines of a log have the expected reason."""
     assert judge_log(*STEPS, *line).reason == reason
 
 
 @pytest.mark.parametrize(("reason", "messages"), [(one[0], one[1:]) for one in RAISED])
 def test_an_exception_has_its_cause(reason, messages):
-    """As the end of a log, and likewise with exit code 1."""
+    """An exception has the expected reason, with and without exit code 1."""
     assert judge_log(*raised(*messages)).reason == reason
     assert judge_log(*raised(*messages), exit_code=1).reason == reason
 
@@ -605,7 +605,7 @@ def test_an_exception_has_its_cause(reason, messages):
     ],
 )
 def test_advice_is_for_the_framework_and_the_place(messages, says, never):
-    """Of a log alone no container is known, and no package has a stranger's name."""
+    """The advice suits the framework and does not assume a container or a package."""
     finding = judge_log(*raised(*messages)).finding
     text = " ".join((finding.summary, *finding.steps))
     assert says in text
@@ -613,7 +613,7 @@ def test_advice_is_for_the_framework_and_the_place(messages, says, never):
 
 
 def test_a_source_files_line_is_no_port():
-    """`socket.cpp:426` has a number behind a colon too."""
+    """The line number in `socket.cpp:426` is not read as a port."""
     bound = "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29511 (errno: 98 - Address already in use)."
     alone = "[W socket.cpp:426] [c10d] bind failed: Address already in use"
     assert "port 29511." in judge_log(*STEPS, bound).finding.summary
@@ -621,7 +621,7 @@ def test_a_source_files_line_is_no_port():
 
 
 def test_a_file_in_source_code_is_not_the_checkpoint():
-    """The frames of a traceback name files that are only written there."""
+    """A file name in the source code of a frame is not reported as the corrupt checkpoint."""
     finding = judge_log(
         *STEPS,
         "Traceback (most recent call last):",
@@ -634,7 +634,7 @@ def test_a_file_in_source_code_is_not_the_checkpoint():
 
 
 def test_full_shared_memory_is_no_full_disk():
-    """NCCL's segments are files in /dev/shm, which counts as memory."""
+    """A full /dev/shm in an NCCL message is not reported as a full disk."""
     verdict = judge_log(
         *STEPS,
         "n7:31:88 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
@@ -672,7 +672,7 @@ JobID           JobName  Partition  AllocCPUS      State ExitCode
 )
 @pytest.mark.parametrize("job", ["812345", "77_3"])
 def test_the_table_of_sacct_has_the_state_of_a_job(job, state, code, step, reason):
-    """The steps end with it; in columns of a width, or with bars, alone or after the log."""
+    """The job state is read from sacct's table, in columns or with bars, also after a log."""
     table = SACCT.format(job, state, code, job, step, code, job)
     lines = table.splitlines()
     verdict = judge_log(*lines)
@@ -685,14 +685,14 @@ def test_the_table_of_sacct_has_the_state_of_a_job(job, state, code, step, reaso
 
 
 def test_the_words_of_sacct_elsewhere_are_no_states():
-    """Behind the table, or without its head."""
+    """A state's word outside sacct's table is not read as a job state."""
     assert judge_log("12 workers TIMEOUT 0:0", *STEPS).reason == "unknown"
     done = SACCT.format(7, "COMPLETED", "0:0", 7, "COMPLETED", "0:0", 7).splitlines()
     assert judge_log(*done, "the end", "7 fit TIMEOUT").reason != "slurm-time-limit"
 
 
 def test_the_table_of_kubectl_after_a_log():
-    """It is not the whole text, but its row is that of the pod."""
+    """The status of a pod is read from a kubectl table after a log."""
     table = ("NAME    READY   STATUS   RESTARTS   AGE", "fit-0   0/1     {}   0   12m")
     for state, reason in (("OOMKilled", "oom-cgroup"), ("Evicted", "pod-evicted")):
         assert judge_log(*STEPS, table[0], table[1].format(state)).reason == reason

@@ -1,19 +1,19 @@
-"""How many deaths of the world are judged right, and that it does not become fewer."""
+"""The number of published deaths with a right verdict, which must not fall."""
 
 import pytest
 
 from tests.support.world_deaths import judge_logs_alone, judge_world
 from trainvitals.verdicts.causes.judge import REASONS
 
-# Of each folder: at least right, and right by the log alone; at most innocents that are accused, and
-# verdicts that are wrong with high confidence.
+# For each folder: the fewest right verdicts, with all evidence and with the log alone, then the most
+# runs without a failure that get a cause, and the most wrong verdicts with high confidence.
 FLOORS = {"seen": (431, 364, 0, 0)}
 
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("folder", FLOORS)
 def test_no_fewer_deaths_of_the_world_are_judged_right(folder):
-    """The names of those that are not are left out, since those held out must not be looked at."""
+    """The number of right verdicts on published deaths is at least the recorded number."""
     right, right_alone, _, _ = FLOORS[folder]
     assert sum(each.is_right for each in judge_world(folder) if not each.is_innocent) >= right
     alone = [each for each in judge_logs_alone(folder) if not each.is_innocent]
@@ -23,7 +23,7 @@ def test_no_fewer_deaths_of_the_world_are_judged_right(folder):
 @pytest.mark.parametrize("judge_folder", [judge_world, judge_logs_alone])
 @pytest.mark.parametrize("folder", FLOORS)
 def test_innocents_are_not_accused_and_what_is_wrong_is_not_sure(folder, judge_folder):
-    """Less evidence means less confidence, never another story."""
+    """Runs without a failure get no cause, and no wrong verdict has high confidence."""
     _, _, accused, wrong = FLOORS[folder]
     found = judge_folder(folder)
     assert sum(each.is_wrong and each.confidence == "high" for each in found) <= wrong
@@ -31,5 +31,5 @@ def test_innocents_are_not_accused_and_what_is_wrong_is_not_sure(folder, judge_f
 
 
 def test_every_verdict_is_a_known_reason():
-    """The trial compares words that the product has."""
+    """Every verdict on a published death is a reason in the table."""
     assert {each.reason for each in judge_world("seen")} <= {*REASONS, ""}

@@ -1,4 +1,4 @@
-"""Advice and evidence that fit the framework, the scheduler and the cards of the log."""
+"""Advice that suits the framework, the scheduler and the GPUs in the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.verdicts.causes.test_words import STEPS, judge_log, raised
 
 
 def advise(*lines, **known):
-    """Return the steps of the verdict on a log as one text."""
+    """Return the advice of the verdict on a log as one text."""
     return " ".join(judge_log(*lines, exit_code=1, **known).finding.steps)
 
 
@@ -28,7 +28,7 @@ def advise(*lines, **known):
     ],
 )
 def test_a_gpu_out_of_memory_gets_the_advice_of_its_framework(message, named):
-    """PyTorch's settings help none of the others."""
+    """The advice for a GPU OOM names settings of the framework in the log, not PyTorch's."""
     steps = advise(*raised(message))
     assert named in steps
     assert "FSDP" not in steps
@@ -46,14 +46,14 @@ def test_a_gpu_out_of_memory_gets_the_advice_of_its_framework(message, named):
     ],
 )
 def test_a_loss_that_is_nan_gets_the_advice_of_its_framework(line, named):
-    """Without PyTorch's anomaly mode."""
+    """The advice for a NaN loss names settings of the framework in the log, not PyTorch's."""
     steps = advise(*STEPS, line)
     assert named in steps
     assert "torch." not in steps
 
 
 def test_tasks_that_never_came_are_named():
-    """JAX lists them, and has no --rdzv-id."""
+    """JAX's missing tasks are quoted, and the advice names no option of torchrun."""
     message = (
         "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Names:",
         "/job:jax_worker/replica:0/task:2",
@@ -66,7 +66,7 @@ def test_tasks_that_never_came_are_named():
 
 
 def test_offline_mode_is_not_an_unreachable_server():
-    """The cache lacks something, or the mode is not meant."""
+    """In offline mode, the advice is to unset the variable and not to test the server."""
     steps = advise(
         *raised("ConnectionError: Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)")
     )
@@ -86,21 +86,21 @@ def test_offline_mode_is_not_an_unreachable_server():
     ],
 )
 def test_the_server_of_the_log_is_tried(message, host):
-    """It is seldom the Hub."""
+    """The advice tests the server that the log names, not the Hugging Face Hub."""
     steps = advise(*raised(message))
     assert f"https://{host}`" in steps
     assert "huggingface.co" not in steps
 
 
 def test_cards_for_data_centres_do_not_pass_for_another():
-    """The override is for Radeon cards."""
+    """The override of the GPU's version is not advised for AMD's data centre GPUs."""
     message = "RuntimeError: HIP error: invalid device function"
     assert "HSA_OVERRIDE" in advise(*raised(message))
     assert "HSA_OVERRIDE" not in advise("device 0: gfx942", *raised(message))
 
 
 def test_a_job_of_slurm_asks_for_more_memory():
-    """Its limit is not Docker's."""
+    """In a Slurm job, the advice is to request more memory from Slurm, not from Docker."""
     lines = (
         "srun: job 7 queued",
         *STEPS,
@@ -135,14 +135,14 @@ def test_a_job_of_slurm_asks_for_more_memory():
     ],
 )
 def test_the_kernel_log_is_a_second_sign(line, kernel, reason, shown):
-    """Its lines are quoted, and two independent signs are certain."""
+    """A matching kernel line is quoted and raises the confidence to high."""
     verdict = judge_log(*STEPS, line, exit_code=1, kernel_lines=(kernel,))
     assert (verdict.reason, verdict.confidence) == (reason, "high")
     assert shown in " ".join(verdict.finding.speaks_for)
 
 
 def test_a_card_that_the_driver_gave_up_is_not_in_use():
-    """Loading the driver again helps, and looking for its user does not."""
+    """For a device that the driver gave up, the advice is to reload the driver."""
     line = "RuntimeError: synStatus=8 [Device not found] Device acquire failed."
     kernel = ("habanalabs hl3: Failed to communicate with Device CPU (CPU-CP timeout)",)
     assert "modprobe -r habanalabs" in advise(*raised(line), kernel_lines=kernel)
@@ -150,7 +150,7 @@ def test_a_card_that_the_driver_gave_up_is_not_in_use():
 
 
 def test_the_remedy_in_a_message_is_shown_whole():
-    """Also behind an empty line; and the debugger runs the program of the traceback."""
+    """The advice repeats the remedy in an exception's message, also after an empty line."""
     message = (
         "ValueError: the loader cannot be resumed.",
         "    Please set `resume=False`,",
@@ -167,7 +167,7 @@ def test_the_remedy_in_a_message_is_shown_whole():
 
 
 def test_the_first_warning_of_nccl_comes_first():
-    """Those after it follow from it."""
+    """The first of several NCCL warnings is quoted."""
     lines = tuple(
         f"n1:2:3 [0] NCCL WARN NET/IB : Got completion with status={code}" for code in (12, 5)
     )

@@ -1,4 +1,4 @@
-"""Text that a person reads, whatever a container wrote."""
+"""Wrapping and listing of text in reports about a death."""
 
 import pytest
 
@@ -39,7 +39,7 @@ from trainvitals.views.death.text import list_log, list_steps, part_commands, wr
     ],
 )
 def test_commands_are_parted_from_sentences(step, parts):
-    """A command has its own line; a setting, or a command within a sentence, does not."""
+    """A command at the end of a clause has its own line, but a setting stays in the sentence."""
     assert part_commands(step) == parts
 
 
@@ -50,13 +50,13 @@ def test_a_command_is_never_broken():
 
 
 def test_short_code_is_not_broken_over_lines():
-    """Code is not broken over two lines."""
+    """Short code is not broken over two lines."""
     lines = wrap("a word or two and then more of it: `--memory 128m`.", 45)
     assert lines == ["a word or two and then more of it:", "`--memory 128m`."]
 
 
 def test_a_long_line_of_a_log_goes_on_below():
-    """Its blanks stay and it is broken where the screen ends."""
+    """A long line of a log is broken at the width of the screen and keeps its spaces."""
     assert list_log(["  File x", "y" * 70], 60) == [
         "  |   File x",
         f"  | {'y' * 56}",
@@ -65,5 +65,5 @@ def test_a_long_line_of_a_log_goes_on_below():
 
 
 def test_a_log_is_shown_with_the_prefixes_of_its_lines():
-    """`srun --label` writes the number of the task; the causes read it as a rank."""
+    """Rank prefixes such as those of `srun --label` are kept in the shown log."""
     assert list_log(("0: epoch 1", "1: epoch 1"), 60) == ["  | 0: epoch 1", "  | 1: epoch 1"]

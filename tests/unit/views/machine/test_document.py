@@ -1,4 +1,4 @@
-"""A picture as JSON: what comes back, and what is refused."""
+"""A picture as a JSON document: reading, writing and refused documents."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ PICTURE = Picture(
 
 
 def change(**members):
-    """Return the document with these members in place of its own."""
+    """Return the document with these members replaced."""
     return json.dumps({**json.loads(write_document(PICTURE)), **members})
 
 
 def test_what_was_written_is_read():
-    """Numbers that JSON does not have too; points of traces have five digits."""
+    """A written document is read unchanged, including NaN, but traces have five digits."""
     read = read_document(write_document(PICTURE))
     assert math.isnan(read.runs[0].loss)
     assert read.runs[0].validation_loss == math.inf
@@ -56,17 +56,17 @@ def test_what_was_written_is_read():
 
 
 def test_the_document_is_json_for_everybody():
-    """No NaN stands in it, which only Python reads."""
+    """The document contains no NaN literal, which is not valid JSON."""
     json.loads(write_document(PICTURE), parse_constant=pytest.fail)
 
 
 def test_what_is_not_known_is_left_alone():
-    """A newer exporter tells more."""
+    """Unknown members, as of a newer exporter, are ignored."""
     assert read_document(change(quantum={"bits": 7})).hostname == "ada"
 
 
 def test_a_whole_number_beyond_all_bounds_is_not_known():
-    """An older exporter passed on what a run claimed; the other members of the run are read."""
+    """A whole number that is too large is read as unknown, and the run's other members are kept."""
     document = json.loads(write_document(PICTURE))
     document["runs"][0] |= {"step": 10**30, "steps": 10**4000, "ranks": 2}
     (run,) = read_document(json.dumps(document).encode()).runs
@@ -74,7 +74,7 @@ def test_a_whole_number_beyond_all_bounds_is_not_known():
 
 
 def test_what_an_older_exporter_did_not_tell_has_its_default():
-    """Its members may be fewer."""
+    """Members missing from the document have their defaults."""
     document = json.loads(write_document(PICTURE))
     del document["containers"], document["host"]
     read = read_document(json.dumps(document))
@@ -105,7 +105,7 @@ def test_what_an_older_exporter_did_not_tell_has_its_default():
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(document, words):
-    """In one line, with its place."""
+    """The error of an invalid document names the member, on one line."""
     with pytest.raises(DocumentError) as caught:
         read_document(document)
     assert words in str(caught.value)
@@ -121,13 +121,13 @@ json_values = st.recursive(
 
 @given(name=st.sampled_from(sorted(json.loads(write_document(PICTURE)))), value=json_values)
 def test_nothing_else_is_raised_whatever_stands_in_it(name, value):
-    """A hostile member is read or refused."""
+    """Any value of a member is read or refused with a DocumentError."""
     with contextlib.suppress(DocumentError):
         assert isinstance(read_document(change(**{name: value})), Picture)
 
 
 def test_an_exporter_that_does_not_judge_is_no_machine_that_is_well():
-    """A document of an older version has no troubles, and its reader says that."""
+    """A document without troubles, as of an older version, is reported as too old."""
     document = json.loads(write_document(Picture(0.0, "ada", "0.0.9")))
     del document["troubles"]
     read = read_document(json.dumps(document))

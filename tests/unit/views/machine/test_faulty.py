@@ -1,4 +1,4 @@
-"""A run that cannot be drawn does not cost the others."""
+"""A run that cannot be shown does not affect the others."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from trainvitals.views.page.page import PageWriter
 
 NOON = 1_700_049_600.0
 NOWHERE = Roots(Path("/nonexistent/proc"), Path("/nonexistent/sys"), Path("/nonexistent"))
-# What no gate lets through, as a mistake of a later version might.
+# A value of a wrong type that no input check lets through, but a later mistake might.
 NO_NUMBER = "12"
 FAULTY = replace(Run("evil"), step=NO_NUMBER, loss=NO_NUMBER, loss_trace=(NO_NUMBER, 1.0))
 PICTURE = Picture(NOON, "ada", "1.2.3", runs=(Run("good"), FAULTY, Run("fine")))
 
 
 def read(*names: str) -> RunsReading:
-    """Return a reading of runs, of which that named `evil` has a record without words."""
+    """Return a reading of runs, of which the one named `evil` has an empty record."""
     records = {name: Record(EMPTY_STEP, EMPTY_STATE) for name in names} | {"evil": Record((), ())}
     return RunsReading(
         ranks=tuple(RankReading(name, "0", "log", records[name]) for name in names),
@@ -38,7 +38,7 @@ def read(*names: str) -> RunsReading:
 
 
 def test_the_page_shows_the_others():
-    """It says which one is missing, and that this is a mistake of the program."""
+    """The page shows the other runs and names the run that cannot be shown, with the error."""
     page = PageWriter().write_fragment(PICTURE).decode()
     assert "good" in page
     assert "fine" in page
@@ -46,7 +46,7 @@ def test_the_page_shows_the_others():
 
 
 def test_the_document_has_the_others():
-    """What cannot be written as JSON is left out, and among the unknowns."""
+    """The document has the other runs, and lists the runs that cannot be written as unknown."""
     document = json.loads(
         write_document(replace(PICTURE, runs=(replace(FAULTY, tone={1}), *PICTURE.runs)))
     )
@@ -55,7 +55,7 @@ def test_the_document_has_the_others():
 
 
 def test_a_picture_is_made_of_the_others():
-    """A reading that nothing can be judged by is left out of the picture and of the verdicts."""
+    """A run with an unreadable record is left out of the picture and listed as unknown."""
     observer = Observer("1.2.3", roots=NOWHERE, name_host=lambda: "ada")
     seen = SimpleNamespace(readings={"training": read("good", "evil", "fine")}, reports=())
     picture = observer.picture(seen, NOON)
@@ -66,7 +66,7 @@ def test_a_picture_is_made_of_the_others():
 
 
 def test_metrics_of_the_others_are_served():
-    """The collector tells which run failed, and counts it as left out."""
+    """The collector serves the other runs, names the failed run and counts it as omitted."""
     collector = TrainingCollector(TrainingSource(TrainingOptions(Path("/nonexistent"))))
     reading = read("good", "evil")
     blocks = collector.express(reading)
@@ -80,6 +80,6 @@ def test_metrics_of_the_others_are_served():
 
 
 def test_what_fails_without_a_run_is_no_fault_of_one():
-    """The error is passed on."""
+    """An error that is not caused by a run is raised."""
     with pytest.raises(TypeError):
         write_document(replace(PICTURE, runs=(Run("good"),), hostname={1}))

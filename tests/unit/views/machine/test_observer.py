@@ -1,4 +1,4 @@
-"""The picture of recorded machines, and what an observer remembers of them."""
+"""Pictures of recorded machines, and the history that an observer keeps."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _report(name, time, *, is_here):
 
 
 def see(machine, time, without=()):
-    """Return what a scrape of a recorded machine finds; these collectors fail."""
+    """Return the snapshot of a recorded machine in which these collectors fail."""
     readings = {name: read(time) for name, read in machine.readers.items() if name not in without}
     reports = tuple(_report(name, time, is_here=name in readings) for name in machine.readers)
     return SimpleNamespace(readings=readings, reports=reports)
 
 
 def watch(name, seconds=900, step=15):
-    """Return an observer that saw a machine for so long, and the machine."""
+    """Return an observer that saw a machine for this many seconds, and the machine."""
     machine = next(each for each in build_machines(NOON) if each.name == name)
     observer = Observer("1.2.3", roots=NOWHERE, name_host=lambda: name)
     for at in range(-seconds, 0, step):
@@ -56,7 +56,7 @@ def watch(name, seconds=900, step=15):
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Every recorded machine after a quarter of an hour."""
+    """Return the picture of every recorded machine after a quarter of an hour."""
     drawn = {}
     for name in NAMES:
         observer, machine = watch(name)
@@ -65,7 +65,7 @@ def pictures():
 
 
 def test_a_machine_without_anything(pictures):
-    """No accelerators, no runs, and a host that is told of."""
+    """A machine without accelerators and runs has only the host's values."""
     vega = pictures["vega"]
     assert (vega.hostname, vega.version) == ("vega", "1.2.3")
     assert vega.accelerators == vega.runs == ()
@@ -74,7 +74,7 @@ def test_a_machine_without_anything(pictures):
 
 
 def test_a_hot_and_a_lost_gpu(pictures):
-    """GPU 3 throttles and slows its rank down; GPU 5 is lost, and has no numbers."""
+    """GPU 3 throttles and slows its rank down, and GPU 5 is lost and has no values."""
     atlas = pictures["atlas"]
     hot, lost = atlas.accelerators[3], atlas.accelerators[5]
     assert "hw_thermal" in hot.throttled
@@ -90,7 +90,7 @@ def test_a_hot_and_a_lost_gpu(pictures):
 
 @pytest.mark.parametrize(("configured", "shown"), [(80.0, 80.0), (None, 87.0), (95.0, 87.0)])
 def test_the_lower_limit_of_a_temperature_is_shown(configured, shown):
-    """That of the card or that of its owner; see `atlas` for the former alone."""
+    """The lower of the device's and the configured temperature limit is shown."""
     device = machines.Device(celsius=60.0, headroom=27.0)
     machine = machines.Machine(devices=(device,), temperature_limit=configured)
     seen = SimpleNamespace(readings=machine.read(machines.NOW), reports=machine.report())
@@ -100,21 +100,21 @@ def test_the_lower_limit_of_a_temperature_is_shown(configured, shown):
 
 
 def test_a_trace_of_a_machine_that_is_scraped_every_15_s_has_no_gaps(pictures):
-    """Between two scrapes it lies on the line."""
+    """The points of a trace between two scrapes are interpolated."""
     trace = pictures["atlas"].accelerators[0].utilization_trace
     assert len(trace) == TRACE_POINTS
     assert None not in trace[1:]
 
 
 def test_a_run_that_stands_still(pictures):
-    """It has the time since its last progress, no bottleneck, and no expected end."""
+    """A stalled run has the time since its last progress, but no bottleneck and no end time."""
     bert = next(run for run in pictures["orion"].runs if run.name == "bert-large")
     assert (bert.state, bert.tone, bert.bound, bert.eta_seconds) == ("stalled", "bad", None, None)
     assert bert.stalled_seconds > 60
 
 
 def test_alerts_are_in_the_order_of_the_troubles():
-    """Those of other machines last, and the critical ones without a trouble behind the others."""
+    """Alerts are in the order of the troubles, and those of other machines are last."""
     observer, machine = watch("atlas", seconds=60)
     alerts = (
         Alert("GPUHighTemperature", "critical", "gpu0", "", is_elsewhere=True),
@@ -127,7 +127,7 @@ def test_alerts_are_in_the_order_of_the_troubles():
 
 
 def test_containers_that_died_come_first(pictures):
-    """The last death first, then the others by name."""
+    """Containers that died come first, the latest first, and the others are sorted by name."""
     names = [each.name for each in pictures["orion"].containers]
     died = [each for each in pictures["orion"].containers if each.last_death is not None][:2]
     assert names[:2] == [each.name for each in died]
@@ -136,12 +136,12 @@ def test_containers_that_died_come_first(pictures):
 
 
 def test_a_run_that_waits_for_its_data(pictures):
-    """As the board and the alert say of it."""
+    """A run that waits for data is `input-bound`, as on the dashboard and in the alert."""
     assert pictures["hera"].runs[0].bound == "input-bound"
 
 
 def test_a_file_system_that_does_not_answer_comes_first(pictures):
-    """The server of /backup is gone."""
+    """A file system that does not answer is the first one and has no size."""
     first = pictures["lyra"].host.filesystems[0]
     assert (first.mountpoint, first.size_bytes) == ("/backup", None)
     assert first.trouble
@@ -149,7 +149,7 @@ def test_a_file_system_that_does_not_answer_comes_first(pictures):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_survives_its_document(pictures, name):
-    """What is read is what was written, but for digits of traces."""
+    """A picture that is written and read again is equal, except for the digits of traces."""
     read = read_document(write_document(pictures[name]))
     assert read_document(write_document(read)) == read
     assert replace(read, accelerators=(), runs=(), host=None) == replace(
@@ -158,7 +158,7 @@ def test_a_picture_survives_its_document(pictures, name):
 
 
 def test_rates_are_known_from_the_second_look_on():
-    """A counter that was seen once says nothing of now."""
+    """Rates are known from the second reading on."""
     observer, machine = watch("orion", seconds=0)
     first = observer.picture(see(machine, NOON), NOON)
     second = observer.picture(see(machine, NOON + 5), NOON + 5)
@@ -167,7 +167,7 @@ def test_rates_are_known_from_the_second_look_on():
 
 
 def test_a_collector_that_fails_is_told_and_leaves_a_gap():
-    """Its devices are not drawn as if nothing were; the others are."""
+    """A failed collector is reported, its devices are missing, and their traces have a gap."""
     observer, machine = watch("atlas", seconds=60)
     broken = observer.picture(see(machine, NOON, without=("accelerator",)), NOON)
     assert broken.accelerators == ()
@@ -179,7 +179,7 @@ def test_a_collector_that_fails_is_told_and_leaves_a_gap():
 
 
 def test_a_scrape_of_some_collectors_leaves_the_past_of_the_others_alone():
-    """Who asks for the CPU alone did not look at the accelerators."""
+    """A scrape of one collector leaves no gap in the traces of the others."""
     observer, machine = watch("atlas", seconds=60, step=10)
     part = see(machine, NOON)
     some = SimpleNamespace(
@@ -192,7 +192,7 @@ def test_a_scrape_of_some_collectors_leaves_the_past_of_the_others_alone():
 
 
 def test_what_vanishes_is_forgotten():
-    """Devices that come and go for a day leave nothing behind."""
+    """The history of devices that no longer exist is discarded."""
     observer, machine = watch("atlas", seconds=0)
     seen = see(machine, NOON)
     devices = seen.readings["accelerator"].devices
@@ -210,7 +210,7 @@ def test_what_vanishes_is_forgotten():
 
 
 def test_who_holds_memory_is_named():
-    """A process has the name, the user and the job that the reading has of it."""
+    """A process that holds device memory is shown with its name, user and job."""
     observer, machine = watch("lyra", seconds=0)
     observer = Observer("1", name_host=lambda: "lyra")
     seen = see(machine, NOON)
@@ -225,7 +225,7 @@ def test_who_holds_memory_is_named():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a container's root is a Linux matter")
 def test_a_machine_in_a_container_has_its_host_s_name(tmp_path):
-    """The name of the mounted /etc/hostname, and the system's where nothing is mounted."""
+    """In a container the name is that of the mounted /etc/hostname, or else the system's."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hostname").write_text("node-7\n", encoding="utf-8")
     assert name_machine(Roots(rootfs=tmp_path)) == "node-7"

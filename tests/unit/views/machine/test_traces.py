@@ -1,4 +1,4 @@
-"""The past of numbers: means of steps, gaps, lines where nobody looked, and what is forgotten."""
+"""Traces of values: means, gaps, interpolation and discarded points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOON = 1_700_049_600.0
 
 
 def play(*seen: tuple[float, float | None], most: int = 1024) -> Traces:
-    """Return traces to which these values of `x` were added, so many seconds after noon each."""
+    """Return traces with these values of `x`, at these seconds after noon."""
     traces = Traces(most)
     for seconds, value in seen:
         traces.advance(NOON + seconds)
@@ -25,35 +25,35 @@ def end(traces: Traces, count: int) -> list[float | None]:
 
 
 def test_a_point_is_the_mean_of_its_step():
-    """What was seen within the same ten seconds counts together."""
+    """A point is the mean of the values in its ten seconds."""
     traces = play((0, 1.0), (4, 3.0), (9.9, 5.0), (10, 7.0))
     assert end(traces, 3) == [None, 3.0, 7.0]
     assert len(traces.read("x")) == TRACE_POINTS
 
 
 def test_steps_in_which_nobody_looked_lie_on_the_line():
-    """A scrape every 30 s leaves no gaps."""
+    """Points between two readings 30 s apart are interpolated."""
     assert end(play((0, 1.0), (30, 4.0)), 4) == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_a_long_absence_is_a_gap():
-    """Who comes back after 70 s knows nothing of the time between."""
+    """After 70 s without readings, the trace has a gap."""
     assert end(play((0, 1.0), (70, 8.0)), 8) == [1.0, None, None, None, None, None, None, 8.0]
 
 
 def test_what_was_not_known_is_a_gap_and_no_line():
-    """A lost device is not drawn through."""
+    """An unknown value leaves a gap and is not interpolated."""
     assert end(play((0, 1.0), (10, None), (20, 3.0)), 3) == [1.0, None, 3.0]
 
 
 def test_a_number_that_is_none_is_a_gap():
-    """A loss that is NaN has no place on the curve, and does not spoil what else is in its step."""
+    """NaN and infinity leave a gap and do not affect other values of the same point."""
     traces = play((0, 1.0), (10, math.nan), (20, math.inf), (21, 3.0))
     assert end(traces, 3) == [1.0, None, 3.0]
 
 
 def test_a_failed_collector_is_a_gap_for_all_that_it_told_of():
-    """Somebody looked, and there was nothing to be seen."""
+    """A failed collector leaves a gap in its traces."""
     traces = play((0, 1.0))
     traces.advance(NOON + 10)
     traces.add_gaps()
@@ -63,13 +63,13 @@ def test_a_failed_collector_is_a_gap_for_all_that_it_told_of():
 
 
 def test_the_past_ends_after_a_quarter_of_an_hour():
-    """The oldest point goes when a new one comes."""
+    """Points older than a quarter of an hour are discarded."""
     traces = play(*((10.0 * step, float(step)) for step in range(TRACE_POINTS + 5)))
     assert traces.read("x") == tuple(float(step) for step in range(5, TRACE_POINTS + 5))
 
 
 def test_what_is_not_seen_any_more_is_forgotten():
-    """A device that was taken out leaves nothing behind after a quarter of an hour."""
+    """A trace without new values for a quarter of an hour is discarded."""
     traces = play((0, 1.0))
     for step in range(1, TRACE_POINTS + 1):
         traces.advance(NOON + 10 * step)
@@ -79,7 +79,7 @@ def test_what_is_not_seen_any_more_is_forgotten():
 
 
 def test_there_are_never_more_than_the_bound():
-    """Of a thousand names that come and go, the newest stay."""
+    """If there are more traces than allowed, the newest are kept."""
     traces = Traces(8)
     for number in range(1000):
         traces.advance(NOON + number)
@@ -89,12 +89,12 @@ def test_there_are_never_more_than_the_bound():
 
 
 def test_a_clock_that_is_set_back_begins_anew():
-    """The past of another time is none."""
+    """Earlier points are discarded if the clock is set back."""
     traces = play((600, 1.0), (0, 2.0))
     assert [point for point in traces.read("x") if point is not None] == [2.0]
 
 
 def test_what_nobody_knows_has_no_past():
-    """A trace without a point is empty, whether it was ever heard of or not."""
+    """A trace without a known value is empty."""
     assert play((0, None)).read("x") == ()
     assert play().read("x") == ()

@@ -1,4 +1,4 @@
-"""A page as a reader of HTML finds it, to be asked questions."""
+"""Parsing of HTML pages, for queries in tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VOID = frozenset(("meta", "link", "br", "hr", "img", "input", "rect", "path"))
 
 @dataclass
 class Element:
-    """One element.
+    """An HTML element.
 
     Attributes:
         tag: Its name.
@@ -24,11 +24,11 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text within it."""
+        """The text of the element and its descendants."""
         return "".join(each if isinstance(each, str) else each.text for each in self.children)
 
     def find(self, tag: str | None = None, **attributes: str) -> list[Element]:
-        """Return the elements within it of a name and with these attributes; `css` is the class."""
+        """Return the descendants of this name with these attributes, where `css` is the class."""
         found = []
         for each in self.children:
             if isinstance(each, Element):
@@ -69,7 +69,7 @@ class _Reader(HTMLParser):
 
 
 def read_html(text: str | bytes) -> Element:
-    """Read HTML; whatever is opened must be closed, in its order."""
+    """Return the parsed HTML, in which every opened element must be closed in order."""
     reader = _Reader()
     reader.feed(text if isinstance(text, str) else text.decode())
     reader.close()

@@ -1,4 +1,4 @@
-"""The live page as HTML: what it says of a machine, and what hostile names make of it."""
+"""The live page as HTML, with ordinary and with malicious names."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ HOSTILE = "<script>alert(1)</script>\"' onerror=x \u202e&lt;\x1b[31m\ud800"
 
 
 def draw(picture):
-    """Return the fragment as a reader of HTML finds it."""
+    """Return the parsed fragment of a picture."""
     return read_html(WRITER.write_fragment(picture))
 
 
 def say(picture):
-    """Return all of its text, with single spaces."""
+    """Return the text of the fragment with single spaces."""
     return " ".join(draw(picture).text.split())
 
 
 def test_a_machine_of_which_nothing_is_known():
-    """It has a name, a time, and says that nothing trains."""
+    """An empty picture shows the host's name and says that no training run is known."""
     words = say(EMPTY)
     assert words.startswith("ada")
     assert "nothing needs attention" in words
@@ -75,14 +75,14 @@ def test_a_machine_of_which_nothing_is_known():
 
 
 def test_what_is_not_known_is_a_dash_and_never_nothing():
-    """No number is made of an unknown one."""
+    """Unknown values are shown as a dash."""
     bare = replace(EMPTY, accelerators=(Accelerator("gpu", 0, "GPU-0", "H100"),))
     row = draw(bare).find("li", css="row")[1]
     assert [each.text for each in row.find("span", css="none")] == ["-"] * 5
 
 
 def test_an_accelerator_with_its_limits_and_its_holder():
-    """Each number with its unit; who holds its memory, by run, user and container."""
+    """An accelerator is shown with units and limits, and with the run, user and container on it."""
     words = say(replace(EMPTY, accelerators=(GPU,)))
     for part in ("GPU 3", "97%", "66.0 / 80.0 GiB", "64 °C", "640 / 700 W"):
         assert part in words
@@ -91,7 +91,7 @@ def test_an_accelerator_with_its_limits_and_its_holder():
 
 
 def test_an_idle_accelerator_says_why():
-    """Beside the processes that hold it."""
+    """An idle accelerator is shown with its reason."""
     idle = Idleness("stopped", "python (PID 4000) is stopped by a signal", 4000)
     words = say(replace(EMPTY, accelerators=(replace(GPU, idle=idle),)))
     assert "idle: python (PID 4000) is stopped by a signal" in words
@@ -104,7 +104,7 @@ FULL = Trouble("filesystem", "/data", "nearly full", "warning", "9 GiB are free"
 
 
 def test_what_is_wrong_is_in_the_headline():
-    """In the words of the verdict, counted, and with a link to its row."""
+    """The headline counts the troubles and links each to its row."""
     picture = replace(EMPTY, accelerators=(GPU,), troubles=(HOT, FULL, IDLE))
     findings = list(list_findings(picture))
     assert [(words, tone) for words, _, tone in findings] == [
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_in_the_headline():
 
 
 def test_what_is_not_known_is_in_the_headline():
-    """Nothing found is then not the same as nothing wrong."""
+    """With unknown values, the headline does not say that nothing needs attention."""
     blind = replace(EMPTY, unknowns=(Unknown("alert", "no Prometheus is named"),))
     assert "nothing needs attention" in say(EMPTY)
     assert "nothing needs attention" not in say(blind)
@@ -128,7 +128,7 @@ def test_what_is_not_known_is_in_the_headline():
 
 
 def test_a_run_with_everything():
-    """Its state and what it loses time to, how far it is, and who is behind."""
+    """A run is shown with its state, bottleneck, progress, metrics and slow ranks."""
     run = Run(
         "llama",
         state="training",
@@ -181,18 +181,18 @@ def test_a_run_with_everything():
     ],
 )  # fmt: skip
 def test_a_run_in_trouble_says_what_it_is(run, words):
-    """In a sentence of its own."""
+    """The state of a stalled, dead or diverged run is shown in words."""
     assert words in say(replace(EMPTY, runs=(run,)))
 
 
 def test_sixteen_runs_are_all_shown():
-    """As many as the exporter knows."""
+    """Sixteen runs, the most that the exporter keeps, are all shown."""
     runs = tuple(Run(f"run-{number}") for number in range(16))
     assert len(draw(replace(EMPTY, runs=runs)).find("article")) == 16
 
 
 def test_many_containers_are_bounded():
-    """What is left out is counted."""
+    """At most 48 containers are shown, and the others are counted."""
     containers = tuple(Container(f"c-{number:03}", status="running") for number in range(512))
     page = draw(replace(EMPTY, containers=containers))
     assert len(page.find("ol", css="containers")[0].find("li", css="row")) == 1 + 48
@@ -200,7 +200,7 @@ def test_many_containers_are_bounded():
 
 
 def test_a_container_s_last_death():
-    """Its verdict, its signal, its sentence."""
+    """A container is shown with the cause, signal and summary of its last death."""
     death = Death(NOON - 180, 137, "oom-cgroup", "SIGKILL", "high", "The kernel killed it.")
     container = Container("worker", status="running", last_death=death, oom_kills=3)
     words = say(replace(EMPTY, containers=(container,)))
@@ -209,7 +209,7 @@ def test_a_container_s_last_death():
 
 
 def test_a_file_system_that_does_not_answer():
-    """It says why."""
+    """A file system that does not answer is shown with the reason."""
     host = Host(filesystems=(Filesystem("/backup", "nfs4", trouble="the server does not answer"),))
     silent = Trouble("filesystem", "/backup", "does not answer", "critical", "its server is gone")
     words = say(replace(EMPTY, host=host, troubles=(silent,)))
@@ -217,7 +217,7 @@ def test_a_file_system_that_does_not_answer():
 
 
 def test_a_collector_that_hangs_is_named():
-    """With its reason among the others, which are unfolded then."""
+    """If a collector hangs, the list of collectors is open and shows the reason."""
     collectors = (Collector("cpu", success=True, duration_seconds=0.001),
                   Collector("accelerator", success=False, reason="did not answer in time"))  # fmt: skip
     page = draw(replace(EMPTY, collectors=collectors))
@@ -228,7 +228,7 @@ def test_a_collector_that_hangs_is_named():
 
 
 def test_alerts():
-    """What fires, since when and about what; that none fires; that it is not known."""
+    """Firing alerts, the absence of alerts and the reason why alerts are unknown are shown."""
     alert = Alert("GPUHighTemperature", "critical", "gpu3", "It is hot", NOON - 600)
     words = say(replace(EMPTY, alerts=(alert,)))
     assert "critical" in words
@@ -262,12 +262,12 @@ def make_hostile(words):
 
 
 def list_tags(element):
-    """Return every element's name and the names of its attributes."""
+    """Return the name and the attribute names of every element."""
     return [(each.tag, *sorted(each.attributes)) for each in element.find()]
 
 
 def test_hostile_names_stay_text():
-    """The page has the elements and attributes that it has with a harmless name, and no other."""
+    """Malicious names add no elements and no attributes to the page."""
     page = WRITER.write_page(make_hostile(HOSTILE), WRITER.write_fragment(make_hostile(HOSTILE)))
     harmless = WRITER.write_page(make_hostile("x"), WRITER.write_fragment(make_hostile("x")))
     assert list_tags(read_html(page)) == list_tags(read_html(harmless))
@@ -280,7 +280,7 @@ def test_hostile_names_stay_text():
 @settings(max_examples=50)
 @given(words=st.text(max_size=40).filter(bool))
 def test_no_text_becomes_markup(words):
-    """Whatever a name is, the page is HTML with the elements it always has."""
+    """Any name gives a page with the usual elements and a printable title."""
     fragment = WRITER.write_fragment(make_hostile(words))
     assert list_tags(read_html(fragment)) == list_tags(draw(make_hostile("x")))
     shown = read_html(fragment).find("h1")[0].text
@@ -289,13 +289,13 @@ def test_no_text_becomes_markup(words):
 
 
 def test_a_name_without_an_end_is_cut():
-    """A run may be called by three thousand characters."""
+    """A run's name of 3000 characters is cut to 160."""
     page = draw(replace(EMPTY, runs=(Run("x" * 3000),)))
     assert len(page.find("h3")[0].text) == 160
 
 
 def test_there_is_no_style_or_script_within_the_page():
-    """The policy that the page is sent with would not let it work."""
+    """The page has no inline style or script, which its Content-Security-Policy forbids."""
     page = read_html(
         WRITER.write_page(replace(EMPTY, accelerators=(GPU,)), WRITER.write_fragment(EMPTY))
     )
@@ -310,12 +310,12 @@ def test_there_is_no_style_or_script_within_the_page():
     ("ratio", "width"), [(-1.0, "0.0"), (0.5, "50.0"), (7.0, "100.0"), (math.nan, "0.0")]
 )
 def test_a_bar_stays_within_its_frame(ratio, width):
-    """The filled part of a progress bar is between nothing and its whole width."""
+    """The filled part of a progress bar is between 0 and 100% wide."""
     page = draw(replace(EMPTY, runs=(Run("a", progress_ratio=ratio),)))
     assert page.find("rect", css="filled")[0].attributes["width"] == width
 
 
 def test_the_exporter_starts_without_the_template_engine():
-    """Jinja2 is imported when the first page is written, and not before."""
+    """Jinja2 is not imported before the first page is written."""
     program = "import sys, trainvitals.http.viewers; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

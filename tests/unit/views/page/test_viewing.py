@@ -1,4 +1,4 @@
-"""Who looks is answered: together, from one reading a second, whatever goes wrong."""
+"""Answers of the exporter to viewers, who share one reading a second."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOTHING = SimpleNamespace(
 
 
 class Place:
-    """A viewing whose collectors answer when a test says so, and whose clock it moves."""
+    """A viewing whose collectors answer on the test's call, and whose clock the test moves."""
 
     def __init__(self, **more):
         self.now = 1000.0
@@ -54,30 +54,30 @@ class Place:
         self.asked.append((seconds, deliver))
 
     def look(self, what="fragment", **headers):
-        """Ask, and give the list that the answer will be in."""
+        """Send a request and return the list that will contain the answer."""
         answers = []
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.viewing.answer(what, Request("GET", "/live", (), named), answers.append)
         return answers
 
     def deliver(self, seen=NOTHING):
-        """Have the collectors answer the oldest question."""
+        """Answer the oldest request for a reading."""
         self.asked.pop(0)[1](seen)
 
 
 @pytest.fixture
 def place():
-    """One at which nobody has looked yet."""
+    """A viewing without earlier requests."""
     return Place()
 
 
 def test_nobody_looks_and_nothing_is_asked(place):
-    """Work is done when somebody wants it."""
+    """Without viewers, no reading is requested."""
     assert place.asked == []
 
 
 def test_fifty_who_look_within_a_second_share_one_reading(place):
-    """Those who come while it is made wait for it; those who come afterwards get it at once."""
+    """Fifty viewers within a second get the same answer from one reading."""
     waiting = [place.look() for _ in range(25)]
     assert len(place.asked) == 1
     place.deliver()
@@ -95,13 +95,13 @@ def test_fifty_who_look_within_a_second_share_one_reading(place):
 
 
 def test_the_page_is_due_soon(place):
-    """A collector that hangs keeps nobody from the page."""
+    """A reading for the page has a deadline of two seconds."""
     place.look()
     assert place.asked[0][0] == DEADLINE_SECONDS == 2.0
 
 
 def test_a_collector_that_hangs_is_named(place):
-    """The page answers without it, and says which it is."""
+    """The page is sent without a hanging collector's reading and names that collector."""
     answers = place.look("page")
     place.deliver()
     assert answers[0].status == 200
@@ -109,7 +109,7 @@ def test_a_collector_that_hangs_is_named(place):
 
 
 def test_who_has_the_latest_is_told_so(place):
-    """304 and no body, until there is a newer one."""
+    """A viewer with the newest picture gets status 304 and no body until there is a newer one."""
     first = place.look()
     place.deliver()
     tag = dict(first[0].headers)["ETag"]
@@ -122,7 +122,7 @@ def test_who_has_the_latest_is_told_so(place):
 
 
 def test_it_is_compressed_for_those_who_take_it(place):
-    """The same bytes in fewer."""
+    """The body is compressed if the viewer accepts gzip."""
     plain, packed = place.look(), place.look(accept_encoding="gzip, br")
     place.deliver()
     assert dict(packed[0].headers)["Content-Encoding"] == "gzip"
@@ -130,7 +130,7 @@ def test_it_is_compressed_for_those_who_take_it(place):
 
 
 def test_the_three_ways_show_the_same_picture(place):
-    """Page, fragment and document of one reading."""
+    """The page, the fragment and the JSON document come from the same reading."""
     page, fragment, document = (place.look(what) for what in ("page", "fragment", "document"))
     place.deliver()
     assert fragment[0].body in page[0].body
@@ -139,7 +139,7 @@ def test_the_three_ways_show_the_same_picture(place):
 
 
 def test_every_answer_guards_the_browser(place):
-    """Nothing but our own style, script and data; no frame, no form, no guessing of types."""
+    """Every answer has security headers that allow only the page's own style, script and data."""
     answers = place.look("page")
     place.deliver()
     headers = dict(answers[0].headers)
@@ -152,7 +152,7 @@ def test_every_answer_guards_the_browser(place):
 
 
 def test_a_bug_is_answered_and_logged_once(place, caplog):
-    """Who looks is told where to look, and the log does not fill up."""
+    """A repeated internal error is answered with status 500 each time but logged once."""
     for _ in range(3):
         answers = place.look()
         place.deliver(SimpleNamespace(readings=None, reports=()))
@@ -165,7 +165,7 @@ def test_a_bug_is_answered_and_logged_once(place, caplog):
 
 
 def test_a_runner_that_has_ended_keeps_nobody_waiting():
-    """The exporter is going down."""
+    """During the shutdown of the exporter, viewers get status 500 at once."""
 
     def refuse(_seconds, _deliver):
         raise RuntimeError("closed")
@@ -177,12 +177,12 @@ def test_a_runner_that_has_ended_keeps_nobody_waiting():
 
 
 def wait_for(answers):
-    """Wait until there is an answer, and return it as text."""
+    """Wait for an answer and return its body as text."""
     return wait_until(lambda: answers)[0].body.decode()
 
 
 def test_the_first_picture_has_the_alerts():
-    """A program that asks once, as cron does, is not answered that alerts are unknown."""
+    """The first answer waits briefly for the alerts of Prometheus and contains them."""
     hot = ActiveAlert({"alertname": "Hot", "severity": "critical"}, {}, "firing", "")
 
     def fetch():
@@ -196,7 +196,7 @@ def test_the_first_picture_has_the_alerts():
 
 
 def test_a_prometheus_that_hangs_delays_the_first_picture_by_a_second_at_most():
-    """Then the page says that alerts are not known yet; the runner's thread never waits."""
+    """If Prometheus hangs, the first page says that alerts are not known yet."""
     may_end = threading.Event()
     place = Place(alerts=FiringAlerts(lambda: may_end.wait(30) and [], "ada"))
     place.viewing._monotonic = time.monotonic
@@ -209,7 +209,7 @@ def test_a_prometheus_that_hangs_delays_the_first_picture_by_a_second_at_most():
 
 
 def test_many_threads_look_at_once(place):
-    """The loop and the runner meet in it, and everybody gets one answer."""
+    """Requests of 32 threads get one answer each."""
     answers = []
     threads = [
         threading.Thread(target=lambda: answers.append(place.look("document"))) for _ in range(32)

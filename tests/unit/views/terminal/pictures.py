@@ -1,4 +1,4 @@
-"""Machines as they may be met: a good day, a bad one, an empty one, Gaudi cards, hostile names."""
+"""Example pictures: healthy, in trouble, empty, with Gaudi cards and with malicious names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLLECTORS = (
 
 
 def wave(low: float, high: float, *, turns: float = 3.0, known: int = TRACE_POINTS) -> Trace:
-    """Return a trace that goes up and down, of which only the newest points are known."""
+    """Return a trace that rises and falls, of which only the newest points are known."""
     middle, reach = (low + high) / 2, (high - low) / 2
     values = [
         round(middle + reach * math.sin(turns * math.tau * at / TRACE_POINTS), 4)
@@ -50,12 +50,12 @@ def wave(low: float, high: float, *, turns: float = 3.0, known: int = TRACE_POIN
 
 
 def fall(first: float, last: float) -> Trace:
-    """Return a trace that falls, fast in the beginning."""
+    """Return a trace that falls, first fast and then slowly."""
     return tuple(round(last + (first - last) * math.exp(-at / 20), 4) for at in range(TRACE_POINTS))
 
 
 def make_gpu(device: int, **changes: object) -> Accelerator:
-    """Make an H100 that trains."""
+    """Return an H100 that is used for training, with these changes."""
     gpu = Accelerator(
         kind="gpu",
         device=device,

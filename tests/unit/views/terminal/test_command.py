@@ -1,4 +1,4 @@
-"""`trainvitals top` for scripts: one frame, one document, errors of one line."""
+"""`trainvitals top` in scripts: `--once`, `--json` and one-line errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trainvitals.views.terminal.terminal import choose_colors, is_ascii
 
 @pytest.fixture
 def server():
-    """An exporter that tells of a bad day."""
+    """An exporter that serves the picture of a machine in trouble."""
     with PictureServer(BAD_DAY) as server:
         yield server
 
@@ -42,9 +42,9 @@ def authority(tmp_path_factory):
 
 
 def top(*arguments, **environ):
-    """Run the command where nothing is a terminal."""
+    """Run `trainvitals top` without a terminal."""
     variables = {"PYTHONPATH": str(ROOT / "exporter"), "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-    # pytest or a shell may have set it.
+    # pytest or a shell may have set COLUMNS.
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.run(
         [sys.executable, "-m", "trainvitals", "top", *arguments],
@@ -57,7 +57,7 @@ def top(*arguments, **environ):
 
 
 def fail(*arguments, **environ):
-    """Run the command where it cannot run, and give its one line."""
+    """Run `trainvitals top`, which must fail, and return its one line of error."""
     done = top(*arguments, **environ)
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
@@ -65,7 +65,7 @@ def fail(*arguments, **environ):
 
 
 def test_once_through_a_pipe_has_no_escape_codes(server):
-    """Its lines are as wide as they need, or as COLUMNS says, and the code is 0."""
+    """In a pipe, `--once` prints no escape codes and lines as wide as needed or as COLUMNS."""
     done = top("--once", "--url", server.url, COLUMNS="80")
     text = done.stdout.decode()
     assert (done.returncode, done.stderr) == (0, b"")
@@ -78,13 +78,13 @@ def test_once_through_a_pipe_has_no_escape_codes(server):
 
 
 def test_once_has_colours_where_they_are_asked_for(server):
-    """`--color always` is for `less -R`."""
+    """`--color always` prints colours into a pipe, for example for `less -R`."""
     text = top("--once", "--url", server.url, "--color", "always").stdout.decode()
     assert "\x1b[1;31mgpu1\x1b[0m" in text
 
 
 def test_once_is_ascii_where_the_locale_is(server):
-    """No letter beyond ASCII, whatever names there are, and the same columns."""
+    """In an ASCII locale, `--once` prints only ASCII characters."""
     server.picture = HOSTILE
     done = top("--once", "--url", server.url, LC_ALL="C")
     assert done.returncode == 0
@@ -93,14 +93,14 @@ def test_once_is_ascii_where_the_locale_is(server):
 
 
 def test_json_is_the_document_of_the_overview(server):
-    """What the exporter told, to the letter."""
+    """`--json` prints the exporter's overview document unchanged."""
     done = top("--json", "--url", server.url)
     assert done.returncode == 0
     assert done.stdout == write_document(BAD_DAY)
 
 
 def test_it_reads_this_machine_itself(tmp_path):
-    """Rates are there after two quick looks, with no exporter and no terminal."""
+    """With `--local`, the command reads this machine itself, with rates and without an exporter."""
     environ = {"TRAINVITALS_JOURNAL_DIR": str(tmp_path / "deaths")}
     with FakeMachine(tmp_path, gpus=2) as machine:
         environ |= machine.environment()
@@ -113,7 +113,7 @@ def test_it_reads_this_machine_itself(tmp_path):
 
 
 def test_limits_of_this_machine_are_judged_without_an_exporter_too(tmp_path):
-    """They come from the variables that the exporter reads, and a slip is one line."""
+    """With `--local`, limits come from the exporter's variables, and an invalid one is an error."""
     environ = {
         "TRAINVITALS_JOURNAL_DIR": str(tmp_path / "deaths"),
         "ACCELERATOR_MEMORY_LIMIT": "1MB",
@@ -131,7 +131,7 @@ def test_limits_of_this_machine_are_judged_without_an_exporter_too(tmp_path):
 
 
 def test_a_prometheus_that_does_not_answer_is_told(tmp_path):
-    """Alerts are unknown then, which is not the same as none."""
+    """If Prometheus does not answer, the output says that alerts are not known, and why."""
     environ = {"TRAINVITALS_JOURNAL_DIR": str(tmp_path / "deaths")}
     arguments = ("--containers.engine=none", "--prometheus=http://127.0.0.1:1")
     text = top("--once", *arguments, **environ).stdout.decode()
@@ -140,20 +140,20 @@ def test_a_prometheus_that_does_not_answer_is_told(tmp_path):
 
 
 def test_alerts_are_there_at_the_first_call(tmp_path):
-    """Also of a Prometheus that takes longer to answer than the two looks of one call."""
+    """A single call shows the alerts of a Prometheus that answers after 1.5 s."""
     alerts = [{"labels": {"alertname": "Hot", "severity": "critical"}, "annotations": {},
                "state": "firing", "activeAt": ""}]  # fmt: skip
 
     class Slow(BaseHTTPRequestHandler):
         def do_GET(self):
-            """Answer after a while."""
+            """Answer after 1.5 s."""
             time.sleep(1.5)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps({"data": {"alerts": alerts}}).encode())
 
         def log_message(self, *_):
-            """Keep quiet."""
+            """Log nothing."""
 
     prometheus = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
     threading.Thread(target=prometheus.serve_forever, args=(0.02,), daemon=True).start()
@@ -166,14 +166,14 @@ def test_alerts_are_there_at_the_first_call(tmp_path):
 
 
 def test_sorting_is_told_by_name(server):
-    """Each section that has the column is sorted by it."""
+    """`--sort memory` sorts every section that has the column."""
     text = top("--once", "--url", server.url, "--sort", "memory").stdout.decode()
     assert len(re.findall("MEMORY▼", text)) == 3
     assert "there are alert, severity, device" in fail("--once", "--sort", "weight")
 
 
 def test_without_a_terminal_it_says_what_there_is_instead():
-    """A frame for eyes is of no use in a file."""
+    """Without a terminal, the error names `--once` and `--json`."""
     assert "use --once or --json" in fail()
 
 
@@ -197,12 +197,12 @@ def test_without_a_terminal_it_says_what_there_is_instead():
     ],
 )
 def test_wrong_usage_is_told_in_a_line(arguments, words):
-    """With what to do, and code 2."""
+    """Wrong usage prints one line with the remedy, and the exit code is 2."""
     assert words in fail(*arguments, TRAINVITALS_PASSWORD="", HOME="/nonexistent")
 
 
 def test_a_server_that_is_no_exporter_is_told_in_a_line(server):
-    """Whatever answers, or does not."""
+    """A server that is no exporter, or does not answer, causes a one-line error."""
     server.picture = b"<html>"
     assert "no JSON" in fail("--once", "--url", server.url)
     server.picture = b'{"format": 99}'
@@ -215,7 +215,7 @@ def test_a_server_that_is_no_exporter_is_told_in_a_line(server):
 
 
 def test_a_user_has_a_password_from_a_file_the_environment_or_netrc(tmp_path):
-    """And never in the list of processes; who has none is told so."""
+    """The password is read from a file, the environment or netrc, never from an argument."""
     (tmp_path / "password").write_text("s3cret\n")
     with PictureServer(GOOD_DAY, credentials="ann:s3cret") as server:
         url = server.url
@@ -231,7 +231,7 @@ def test_a_user_has_a_password_from_a_file_the_environment_or_netrc(tmp_path):
 
 
 def test_tls_is_trusted_only_as_told(authority):
-    """A certificate of nobody known is refused, with the flag that helps."""
+    """A certificate of an unknown authority is refused, and the error names `--ca-file`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
     with PictureServer(GOOD_DAY, context=context) as server:
@@ -256,22 +256,22 @@ def test_tls_is_trusted_only_as_told(authority):
     ],
 )
 def test_a_url_is_read(text, address):
-    """As a browser reads it; a bare host has the exporter's port."""
+    """A URL is parsed as in a browser, and a bare host has the exporter's port."""
     assert parse_url(text) == address
 
 
 def test_an_address_is_written_without_its_user():
-    """So that it can stand in a head or a log."""
+    """The text of an address does not contain the user, so that it can be logged."""
     assert str(parse_url("https://ann@[::1]:9200/a")) == "https://[::1]:9200/a"
 
 
 def test_a_password_is_not_shown_by_accident():
-    """Not by repr, which stands in tracebacks."""
+    """The repr of credentials, which tracebacks may show, does not contain the password."""
     assert "s3cret" not in repr(Credentials("ann", "s3cret"))
 
 
 def test_a_broken_netrc_is_named(tmp_path):
-    """With the file and what to do."""
+    """The error of an invalid netrc names the file and the remedy."""
     path = tmp_path / "netrc"
     path.write_text("password first\n")
     address = parse_url("x")
@@ -287,7 +287,7 @@ class _Terminal(io.StringIO):
 
 
 def test_colours_are_where_they_are_wanted():
-    """On a terminal that has them, unless NO_COLOR is set; never and always are obeyed."""
+    """Colours depend on the terminal, NO_COLOR and the `--color` option."""
     screen, pipe = _Terminal(), io.StringIO()
     some = ColorSystem.STANDARD
     assert choose_colors("auto", screen, {"TERM": "xterm"}) is some
@@ -311,18 +311,18 @@ def test_colours_are_where_they_are_wanted():
     ],
 )
 def test_ascii_is_drawn_where_the_locale_knows_no_more(environ, expected):
-    """Python's own C.UTF-8 hides what a person chose."""
+    """ASCII is used if the locale in the environment has no UTF-8."""
     assert is_ascii(_Terminal(), environ) is expected
 
 
 def test_a_stream_of_another_encoding_is_ascii():
-    """Whatever the locale says."""
+    """ASCII is used if the stream's encoding is not UTF-8, whatever the locale is."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     assert is_ascii(stream, {"LANG": "en_US.UTF-8"})
 
 
 def test_the_exporter_of_this_machine_is_asked_first(tmp_path):
-    """Where one listens at the usual place; where what listens there is none, it is read here."""
+    """By default the local exporter is asked, and without one this machine is read directly."""
     try:
         server = PictureServer(replace(GOOD_DAY, hostname="asked"), port=9200)
     except OSError:
@@ -339,6 +339,6 @@ def test_the_exporter_of_this_machine_is_asked_first(tmp_path):
 
 
 def test_a_user_without_a_home_can_ask_an_exporter(server):
-    """There is no ~/.netrc to look into, as in a container with a user's number and no $HOME."""
+    """The command works without a home directory, as in a container without HOME."""
     done = top("--once", "--url", server.url, HOME="~")
     assert (done.returncode, done.stderr) == (0, b"")

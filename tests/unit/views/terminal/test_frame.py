@@ -1,4 +1,4 @@
-"""The screen at every size, the lines of `--once`, and the keys."""
+"""The screen of `top` at every size, the output of `--once`, and the keys."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ SOURCE = Source("exporter at http://gpu-07:9200")
 
 
 def screen(picture, width=80, height=24, view=None):
-    """Return the lines of a screen as text."""
+    """Return the lines of the screen as text."""
     console = make_console(io.StringIO(), None, width=width)
     lines = draw_screen(console, picture, view or View(), SOURCE, width=width, height=height)
     return ["".join(part.text for part in line) for line in lines]
 
 
 def print_all(picture, width=None, colors=None):
-    """Return what `--once` prints."""
+    """Return the output of `--once`."""
     text = io.StringIO()
     console = make_console(text, colors, width=width or 4096)
     write_all(console, picture, View(), SOURCE, width=width)
@@ -55,7 +55,7 @@ def print_all(picture, width=None, colors=None):
 
 
 def build(kind: Any) -> st.SearchStrategy[Any]:
-    """Return whatever fits an annotation."""
+    """Return a strategy for all values of a type annotation."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind)
         return st.builds(kind, **{name: build(hint) for name, hint in hints.items()})
@@ -80,7 +80,7 @@ def build(kind: Any) -> st.SearchStrategy[Any]:
 @given(build(Picture), st.integers(1, 210), st.integers(1, 70), st.integers(1, 7), st.booleans())
 @settings(max_examples=60)
 def test_any_picture_fits_any_terminal(picture, width, height, active, is_alone):
-    """Exactly as many lines as there are, each exactly as wide, whatever an exporter tells."""
+    """Any picture fills the terminal's lines and columns exactly."""
     view = View(active=active, is_alone=is_alone)
     lines = screen(picture, width, height, view)
     assert [cell_len(line) for line in lines] == [width] * height
@@ -90,7 +90,7 @@ def test_any_picture_fits_any_terminal(picture, width, height, active, is_alone)
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 @pytest.mark.parametrize("name", PICTURES)
 def test_what_is_not_shown_is_counted(name, width):
-    """At every height, rows that are shown and those that are counted are all there are."""
+    """At every height, the shown rows and the counted ones together are all rows."""
     picture = PICTURES[name]
     for height in range(8, 60, 3):
         lines = screen(picture, width, height)[2:-1]
@@ -113,7 +113,7 @@ def test_what_is_not_shown_is_counted(name, width):
 
 
 def test_what_matters_most_is_shown_first():
-    """Of eight GPUs in five lines the lost, the hot and the full one come first."""
+    """On a small screen, GPUs that are lost or too hot are shown first."""
     lines = screen(BAD_DAY, 80, 20)
     begin = next(at for at, line in enumerate(lines) if line.startswith("1"))
     assert lines[begin + 1].startswith("  gpu1    lost")
@@ -122,7 +122,7 @@ def test_what_matters_most_is_shown_first():
 
 
 def test_all_sections_stand_in_the_list_of_once():
-    """Nothing is left out where there is no height to keep."""
+    """`--once` prints all rows of all sections."""
     text = print_all(BAD_DAY, 80)
     for words in ("gpu7", "is stalled: no progress", "oom-cgroup", "4028", "/mnt/nfs", "yes"):
         assert words in text
@@ -131,7 +131,7 @@ def test_all_sections_stand_in_the_list_of_once():
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_a_quiet_machine_is_quiet(width):
-    """An empty machine says what it has not, in as many lines."""
+    """An empty machine has one line for each empty section."""
     text = "\n".join(screen(EMPTY, width))
     assert "but not all is known, alerts not known" in text
     assert "1▸DEVICE  none here" in text
@@ -139,7 +139,7 @@ def test_a_quiet_machine_is_quiet(width):
 
 
 def test_an_idle_accelerator_says_why_once():
-    """In a note of its own, or in that of the trouble that it explains."""
+    """The reason of an idle accelerator is shown once, in a note or in the trouble."""
     idle = Idleness("stopped", "python (PID 4021) is stopped by a signal", 4021)
     device = make_gpu(0, idle=idle)
     summary = f"50% of its memory are held, and nothing has run for 10 minutes; {idle.summary}"
@@ -154,7 +154,7 @@ def test_an_idle_accelerator_says_why_once():
 
 
 def test_missing_accelerators_are_missed():
-    """Where there should be eight and is none, the section says so."""
+    """If expected accelerators are missing, their section says so."""
     summary = "0 of 8 expected gpus are there"
     missing = Trouble("accelerator", "gpu", "missing", "critical", summary, "AcceleratorMissing")
     none = dataclasses.replace(GOOD_DAY, accelerators=(), troubles=(missing,))
@@ -172,7 +172,7 @@ def test_missing_accelerators_are_missed():
     ],
 )
 def test_a_section_is_sorted_as_told(column, is_reversed, first):
-    """Numbers with the largest first, names from A, what is not known last."""
+    """Numbers are sorted from the largest, names from A, and unknown values last."""
     view = View(is_alone=True, orders={1: Sorting(column, is_reversed)})
     lines = screen(BAD_DAY, 80, 30, view)
     assert lines[3].split()[0] == first
@@ -181,7 +181,7 @@ def test_a_section_is_sorted_as_told(column, is_reversed, first):
 
 
 def test_the_devices_are_sorted_by_number():
-    """gpu10 comes behind gpu9."""
+    """Devices are sorted by number, so that gpu10 follows gpu9."""
     gpus = tuple(dataclasses.replace(GOOD_DAY.accelerators[0], device=at) for at in range(12))
     view = View(is_alone=True, orders={1: Sorting("DEVICE")})
     lines = screen(dataclasses.replace(GOOD_DAY, accelerators=gpus), 80, 30, view)
@@ -189,7 +189,7 @@ def test_the_devices_are_sorted_by_number():
 
 
 def test_once_without_a_width_cuts_nothing():
-    """Each line is as long as it needs, without blanks at its end."""
+    """Without a width, `--once` cuts no line and prints no trailing spaces."""
     text = print_all(BAD_DAY)
     assert "…" not in text
     assert " 12,300/50,000 " in text
@@ -199,25 +199,25 @@ def test_once_without_a_width_cuts_nothing():
 
 
 def test_colours_are_sixteen_and_end_where_they_should():
-    """A bold red word is reset behind it; without colours there is no escape code."""
+    """A coloured word is followed by a reset, and without colours there is no escape code."""
     assert "\x1b[1;31mgpu1\x1b[0m" in print_all(BAD_DAY, 80, ColorSystem.STANDARD)
     assert "\x1b" not in print_all(BAD_DAY, 80)
 
 
 def test_a_hostile_picture_sends_no_escape_of_its_own():
-    """All escapes are colours; whatever else a name has is printable."""
+    """With malicious names, the output contains only colour codes and printable characters."""
     for width in (None, 80, 200):
         text = re.sub(r"\x1b\[[\d;]+m", "", print_all(HOSTILE, width, ColorSystem.STANDARD))
         assert [letter for letter in text if not letter.isprintable()] == ["\n"] * text.count("\n")
 
 
 def test_ascii_keeps_the_columns():
-    """Bars become what resembles them, a wide letter takes two places, an accent none."""
+    """ASCII replacements have the same width as the original characters."""
     assert to_ascii("███░ ▁▄█ 訓e\u0301▸…") == "###. _-# ? e>~"
 
 
 def test_a_column_is_found_by_its_title():
-    """In any case, with a dash for a blank, in each section that has it."""
+    """A column is found in any case, with a dash for a space, in every section that has it."""
     assert choose_sorting("last-death", is_reversed=True) == {
         3: Sorting("LAST DEATH", is_reversed=True)
     }
@@ -228,7 +228,7 @@ def test_a_column_is_found_by_its_title():
 
 
 def test_keys_are_read_as_terminals_send_them():
-    """Whole ones are taken, a half one is kept, others are left alone."""
+    """Complete key sequences are read, incomplete ones are kept and unknown ones ignored."""
     assert read_keys("q\x1b[A\x1bOB\x1b[5~x\x1b[Z") == (
         ["quit", "up", "down", "page up", "back tab"],
         "",
@@ -240,7 +240,7 @@ def test_keys_are_read_as_terminals_send_them():
 
 
 def test_keys_change_the_view():
-    """One section alone and back, through columns and around, and never beyond the last row."""
+    """Keys open a single section, change the sorting and scroll up to the last row."""
     section = list_sections(GOOD_DAY, lists_all=False)[1]
     view = View()
     view = press(view, "1", section, page=10)

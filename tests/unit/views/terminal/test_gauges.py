@@ -1,4 +1,4 @@
-"""Bars and values side by side."""
+"""Bars with values, and values side by side."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ CONSOLE = make_console(io.StringIO(), None, width=80)
     ],
 )
 def test_a_bar_stays_within_its_frame(ratio, expected):
-    """What is a little is not nothing, what is too much is full, what is unknown is blank."""
+    """A small ratio shows one block, a large one fills the bar, and an unknown one is blank."""
     assert draw_bar(ratio, 8, "green").plain == expected
 
 
 @pytest.mark.parametrize(("width", "expected"), [(12, "████░░░  50%"), (7, "█░  50%"), (4, " 50%")])
 def test_a_bar_has_its_number_beside_it(width, expected):
-    """The bar gives way, the number stays."""
+    """In a narrow column, the bar is shortened and the number is kept."""
     (line,) = render(CONSOLE, Gauge(0.5, "50%", 4), width)
     assert "".join(part.text for part in line) == expected
 
 
 def test_a_long_path_keeps_its_end():
-    """The end of a path says more than its beginning."""
+    """A long path is shortened at its beginning."""
     assert keep_end("/data/sets/imagenet", 9) == "…imagenet"
     assert keep_end("/data", 9) == "/data"
 
 
 def test_values_stand_side_by_side():
-    """As many as fit; those that do not are counted."""
+    """As many values as fit are shown side by side, and the others are counted."""
     section = Figures(5, "HOST", [Figure(f"disk{at}", f"{at} GiB", 0.5) for at in range(5)])
     lines = section.draw(CONSOLE, 80, 3, Sorting())
     words = ["".join(part.text for part in line).split() for line in lines]

@@ -1,4 +1,4 @@
-"""The thread that fetches pictures."""
+"""The thread that fetches pictures for the terminal."""
 
 import threading
 from dataclasses import replace
@@ -11,7 +11,7 @@ from trainvitals.views.terminal.origin import News, Watch
 
 
 class Origin:
-    """Returns what a test sets."""
+    """A source of pictures that returns the outcomes set by a test."""
 
     words = "a test"
 
@@ -19,7 +19,7 @@ class Origin:
         self.outcomes = list(outcomes)
 
     def look(self):
-        """Return the next outcome."""
+        """Return or raise the next outcome."""
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -34,7 +34,7 @@ class Origin:
     ],
 )
 def test_the_last_picture_stays_while_there_is_no_newer_one(error, trouble):
-    """With the time when it came and the reason, until the next one comes."""
+    """After an error, the last picture stays with its time and the error until the next one."""
     later = replace(GOOD_DAY, hostname="later")
     news, enough = [], threading.Event()
 
