@@ -35,6 +35,8 @@ _COPIED_FILES = (
     "CHANGELOG.md",
     "LICENSE",
     "pyproject.toml",
+    "requirements.lock",
+    "requirements-build.lock",
     BASE,
     CONTAINERS,
     "docker-compose.gaudi.yml",

@@ -19,7 +19,7 @@ SHIPPED = (
     *("alertmanager", "deploy/docker-proxy", "docs/runbooks"),
     *("grafana/dashboards", "grafana/provisioning", "prometheus"),
 )
-SHIPPED_FILES = ("docker-compose*.yml", "exporter/Dockerfile")
+SHIPPED_FILES = ("docker-compose*.yml", "exporter/Dockerfile", "requirements*.lock")
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,10 @@ def test_an_installed_package_puts_a_project_together(tmp_path):
 
     folder = Path(find())
     assert folder == state / "compose"
-    for name in ("pyproject.toml", "exporter/Dockerfile", "prometheus/prometheus.yml"):
+    for name in (
+        *("pyproject.toml", "requirements.lock", "requirements-build.lock"),
+        *("exporter/Dockerfile", "prometheus/prometheus.yml"),
+    ):
         assert (folder / name).read_bytes() == (ROOT / name).read_bytes()
     assert (folder / "exporter/trainvitals/stack/project.py").is_file()
     assert not (folder / "exporter/trainvitals/stack/files").exists()
