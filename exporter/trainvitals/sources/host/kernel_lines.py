@@ -30,7 +30,7 @@ _NVIDIA = "NVRM:"
 
 # Other lines that explain why a process ended or a run stalled.
 _TELLING = re.compile(
-    r"EXT4-fs (?:error|warning)|XFS .{0,100}(?:[Cc]orruption|[Ss]hutdown|[Ss]hutting down)|BTRFS (?:error|critical)"
+    r"EXT4-fs (?:error|warning)|XFS \([^)\s]{1,60}\): .{0,100}(?:[Cc]orruption|[Ss]hutdown|[Ss]hutting down)|BTRFS (?:error|critical)"
     r"|[Rr]emounting filesystem read-only|I/O error|critical (?:medium|target) error"
     r"|segfault at |traps: |invalid opcode|general protection"
     r"|NVRM:|nvidia-modeset: ERROR|nvidia-nvlink|habanalabs .{0,200}(?:[Ee]rror|[Ff]ail|[Rr]eset)"

@@ -260,6 +260,8 @@ def test_the_same_error_again_is_another():
 
 
 TELLING = (
+    "XFS (sda1): Corruption of in-memory data (0x8) detected at xfs_trans_cancel",
+    "XFS (dm-0): Log I/O Error Detected. Shutting down filesystem",
     "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm python: reading directory",
     "EXT4-fs (nvme0n1p2): Remounting filesystem read-only",
     "blk_update_request: I/O error, dev nvme1n1, sector 123 op 0x1:(WRITE)",
