@@ -36,8 +36,8 @@ def main() -> None:
 
 def describe_machine(results: dict[str, Any]) -> list[str]:
     """Return lines that name the machine, the versions and the time of the measurements."""
-    model = first_word("/proc/cpuinfo", "model name")
-    memory = int(first_word("/proc/meminfo", "MemTotal").split()[0]) / 2**20
+    model = read_value("/proc/cpuinfo", "model name")
+    memory = int(read_value("/proc/meminfo", "MemTotal").split()[0]) / 2**20
     packages = ", ".join(f"{name} {version(name)}" for name in _PYTHON_PACKAGES)
     dates = sorted(result["taken_at"] for result in results.values())
     quick = [name for name, result in results.items() if result["quick"]]
@@ -51,7 +51,7 @@ def describe_machine(results: dict[str, Any]) -> list[str]:
     ]
 
 
-def first_word(path: str, key: str) -> str:
+def read_value(path: str, key: str) -> str:
     """Return the value of a key in a file such as `/proc/cpuinfo`."""
     for line in Path(path).read_text().splitlines():
         name, _, value = line.partition(":")

@@ -24,10 +24,10 @@ from trainvitals.metrics.families import Block
 
 JOB = "trainvitals"
 STEP_SECONDS = 30
-"""How far the moments of the past are apart."""
+"""The interval between the samples of the past, in seconds."""
 
 LOOKBACK = "29s999ms"
-"""How far Prometheus looks back for the newest sample; before version 3 it counts both ends."""
+"""The time for which Prometheus looks back for the latest sample; before version 3, both ends count."""
 
 _BLOCK_SECONDS = 7200
 _SCRAPE = (

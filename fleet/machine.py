@@ -16,7 +16,7 @@ from fleet.script import Script, Stage
 from trainvitals.sources.accelerators.reading import AcceleratorsReading, Kind
 
 BEFORE_SECONDS = 8 * 3600.0
-"""So long before the story begins the counters do."""
+"""The time between the start of the counters and the start of the story, in seconds."""
 
 _UP_SECONDS = 9.4 * DAY_SECONDS
 

@@ -10,7 +10,7 @@ from trainvitals.metrics.exposition import Exposition
 from trainvitals.metrics.families import Block
 
 BEGIN = 1_700_049_600.0
-"""When the stories of tests begin."""
+"""The Unix time at which the stories of tests begin."""
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 

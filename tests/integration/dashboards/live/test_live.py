@@ -216,7 +216,7 @@ def test_every_link_leads_to_what_its_board_offers(visits, boards, view: View):
     assert {uid for uid, _ in clicks} >= _LEADS.get(str(view), set())
 
 
-def test_a_lost_card_is_two_clicks_away(visits, boards):
+def test_a_lost_card_opens_the_board_of_its_host(visits, boards):
     """A click on a lost device opens the dashboard of its host, which lists `AcceleratorLost`."""
     walk = Walk(visits, boards)
     walk.click("Accelerators", "Worst accelerators", "Host", State="lost")

@@ -159,7 +159,7 @@ def test_the_end_does_not_move_while_a_run_hangs():
     assert measure_progress(record, is_alive=True).end_timestamp_seconds == NOON + 250
 
 
-def test_a_run_past_its_last_step_ends_now():
+def test_a_run_past_its_last_step_ends_at_its_last_record():
     """A run beyond its total steps has a ratio of 1 and ends at the time of its last record."""
     record = train(global_step=2500, total_steps=2000)
     assert measure_progress(record, is_alive=True) == Progress(1.0, None, NOON)
