@@ -74,7 +74,7 @@ def test_a_device_that_is_missed_says_nothing_but_its_state(history):
     """A device that was not read keeps its state and the time of the last successful reading.
 
     If the driver is gone, the device's sample buffer is read from the beginning.
-"""
+    """
     history.enter(row(power_watts=1.0), (500, 1.0, 0.0), [(1, 10)], 1000.0)
     history.miss("hung")
     reading = history.read()
@@ -99,7 +99,7 @@ def test_processes_are_bounded_and_those_left_out_counted(history):
     """At most eight processes are listed and the omitted processes are counted.
 
     A process whose memory use is unknown is listed as well.
-"""
+    """
     holders = [(pid, 100 - pid, 0.5) for pid in range(11)] + [(99, None, None)]
     history.enter(row(), None, holders, 1.0)
     assert [holder.pid for holder in history.read().processes] == [0, 1, 2, 3, 4, 5, 6, 7]

@@ -14,7 +14,7 @@ class ReaderOf(Reader):
     Args:
         open_: The UUIDs of the open devices, by device index.
         closed: The states of the devices that could not be opened, by device index.
-"""
+    """
 
     opened = True
 

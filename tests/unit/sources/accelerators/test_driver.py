@@ -157,7 +157,7 @@ def test_a_thread_that_hangs_in_opening_is_replaced_by_a_process(start, monkeypa
     """A reader thread that hangs while it opens the driver is replaced by a process.
 
     The timeout of one minute is shortened for the test.
-"""
+    """
     monkeypatch.setattr(driver_module, "_OPENING_SECONDS", 0.1)
     monkeypatch.setattr(driver_module, "_HANGS_SECONDS", 0.3)
     driver = start("open_two_unless_on_a_thread")

@@ -187,7 +187,7 @@ class Version:
     Args:
         unknown: The fields that this version does not know.
         fails: Whether an unknown field is an error; otherwise its cell is omitted.
-"""
+    """
 
     def __init__(self, *unknown: str, fails: bool = True) -> None:
         self._known = {

@@ -28,7 +28,7 @@ class Watched:
     Attributes:
         asked: The devices that the judge function received.
         limits_read: The number of times the limits were read.
-"""
+    """
 
     def __init__(self, procfs: Path) -> None:
         self.time = 1000.0
@@ -129,7 +129,7 @@ def test_at_most_32_processes_are_looked_at(watched):
     """The activity of at most 32 processes is read, beginning with one process of each device.
 
     A device none of whose processes was read is not assessed.
-"""
+    """
     devices = [gpu(at, *range(100 * at, 100 * at + 8)) for at in range(1, 7)]
     watched.look(*devices)
     assert watched.look(*devices, after=60.0) == [True] * 6
