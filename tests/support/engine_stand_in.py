@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - name of the base
         """Log nothing."""
 
 

@@ -405,7 +405,7 @@ def test_an_id_that_fits_several_asks_for_more(engine, diagnose, ago):
 def test_no_engine_and_no_journal_says_what_to_do(diagnose, tmp_path):
     """Without engine and journal, the error names the engine's failure and the access level."""
     code, out, err = diagnose(address=f"unix://{tmp_path}/nothing.sock")
-    if code == 2:  # else the kernel log of this machine knows of a container that was killed
+    if code == 2:  # otherwise the machine's kernel log mentions a container that was killed
         assert out == ""
         assert err.startswith(
             "trainvitals: no container or run is known to have ended; the engine: "

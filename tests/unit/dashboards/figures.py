@@ -29,7 +29,7 @@ from tests.unit.dashboards.queries import MARKED, parse_all
 Faults = Iterator[Fault]
 Path = tuple[tuple[Node, int], ...]
 
-_RATE_INTERVAL_SECONDS = 61.0  # of MARKED
+_RATE_INTERVAL_SECONDS = 61.0  # the rate interval in `MARKED`
 _UNITS_OF_TIME = (("s", 1), ("min", 60), ("m", 60), ("h", 3600), ("d", 86400), ("days", 86400))
 
 _RATES = ("rate", "irate", "increase")

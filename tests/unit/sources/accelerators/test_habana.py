@@ -200,8 +200,7 @@ def test_cards_are_read_one_after_the_other(machine, start):
     machine.delay(2_000, kind="hpu")
     reader = start()
     ask(reader)
-    # Before the call count restarts: a loaded machine may pause between the two.
-    begin = time.monotonic()
+    begin = time.monotonic()  # before the reset: a loaded machine may pause between the two
     machine.reset_calls()
     ask(reader)
     calls = sum(machine.calls_by_function().values())

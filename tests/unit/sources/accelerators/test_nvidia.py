@@ -1,4 +1,4 @@
-"""The NVIDIA reader in this very process, on the fake library through the real binding."""
+"""The NVIDIA reader runs in the test process with the real binding and a fake library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[FakeMachine]:
-    """Two GPUs of which this process has just loaded the library."""
+    """A machine with two GPUs whose fake library is loaded into the test process."""
     with FakeMachine(tmp_path, gpus=2) as machine:
         machine.attach()
         yield machine
@@ -31,7 +31,7 @@ def machine(tmp_path: Path) -> Iterator[FakeMachine]:
 
 @pytest.fixture
 def session(machine) -> Iterator[NvidiaSession]:
-    """The open driver."""
+    """An open session of the NVIDIA driver."""
     session = open_nvidia()
     yield session
     session.stop_watching()
@@ -39,14 +39,14 @@ def session(machine) -> Iterator[NvidiaSession]:
 
 
 def read(session: NvidiaSession, index: int = 0, since: int | None = None) -> dict[str, object]:
-    """Read a device; give its row by name, without what is not reported."""
+    """Read a device and return the reported values of its row by name."""
     row, busy, holders = session.devices[index].read(since)
     values = {name: row[slot] for name, slot in SLOT.items() if row[slot] is not None}
     return {**values, "busy": busy, "holders": holders}
 
 
 def test_a_session_shows_its_devices(session):
-    """With what does not change."""
+    """A session lists the fixed properties of each GPU."""
     assert [device.identity for device in session.devices] == [
         (
             "gpu",
@@ -64,7 +64,7 @@ def test_a_session_shows_its_devices(session):
 
 
 def test_hostile_names_are_read_as_far_as_they_go(machine):
-    """A byte that is no UTF-8 costs only itself."""
+    """Invalid UTF-8 bytes of a name are replaced, and an empty VBIOS version is unknown."""
     machine.gpu(0).name = b"GPU \xff\xfe"
     machine.gpu(1).vbios_version = ""
     session = open_nvidia()
@@ -73,7 +73,7 @@ def test_hostile_names_are_read_as_far_as_they_go(machine):
 
 
 def test_a_missing_driver_is_absent_and_a_refusing_one_gone(machine):
-    """Both say why."""
+    """A driver that is not loaded is absent, and any other error is a failure with its reason."""
     machine.unload_driver()
     with pytest.raises(DriverAbsentError, match="driver not loaded"):
         open_nvidia()
@@ -88,7 +88,7 @@ def test_a_missing_driver_is_absent_and_a_refusing_one_gone(machine):
 
 @pytest.mark.parametrize(("code", "state"), [(15, "lost"), (16, "resetting"), (4, "unsupported")])
 def test_a_gpu_that_will_not_open_has_a_state(machine, code, state):
-    """And no name."""
+    """A GPU that cannot be opened is listed with its state and a placeholder for its UUID."""
     machine.fail("nvmlDeviceGetHandleByIndex", 1, code)
     session = open_nvidia()
     assert [device.identity[1] for device in session.devices] == [0]
@@ -97,14 +97,17 @@ def test_a_gpu_that_will_not_open_has_a_state(machine, code, state):
 
 
 def test_a_gpu_that_is_lost_when_it_should_say_its_uuid_is_lost(machine):
-    """As any other call would find."""
+    """A GPU that is lost when its UUID is read is listed as lost."""
     machine.fail("nvmlDeviceGetUUID", 1, 15)
     assert open_nvidia().unreadable[0][1] == "lost"
 
 
 @pytest.mark.parametrize("code", [3, 4, 999])
 def test_a_gpu_that_does_not_say_its_uuid_is_named_by_its_address(machine, code):
-    """All else of it can be read; without an address there is nothing to name it by."""
+    """A GPU without a readable UUID is identified by its bus address.
+
+    A GPU without a readable UUID and address is unsupported.
+    """
     machine.fail("nvmlDeviceGetUUID", 1, code)
     session = open_nvidia()
     assert session.devices[1].identity[2] == "00000000:43:00.0"
@@ -114,7 +117,7 @@ def test_a_gpu_that_does_not_say_its_uuid_is_named_by_its_address(machine, code)
 
 
 def test_one_gpu_that_says_that_the_driver_is_gone_costs_only_itself(machine):
-    """While the others open, and the driver counts them."""
+    """A GPU that reports a missing driver is skipped if the driver still counts its GPUs."""
     machine.fail("nvmlDeviceGetHandleByIndex", 1, 1)
     session = open_nvidia()
     assert [device.identity[1] for device in session.devices] == [0]
@@ -126,7 +129,7 @@ def test_one_gpu_that_says_that_the_driver_is_gone_costs_only_itself(machine):
 
 @pytest.mark.parametrize("code", [3, 10, 999])
 def test_a_count_that_fails_for_the_moment_says_nothing(machine, session, code):
-    """The devices are read all the same; only at the start there is nothing to read without."""
+    """If counting the GPUs fails, a session stays current, but a new session cannot open."""
     machine.fail("nvmlDeviceGetCount", None, code)
     assert session.is_current()
     with pytest.raises(DriverGoneError, match=f"nvmlDeviceGetCount failed with code {code}"):
@@ -134,7 +137,7 @@ def test_a_count_that_fails_for_the_moment_says_nothing(machine, session, code):
 
 
 class Boastful:
-    """A library that counts more GPUs than a machine can have."""
+    """A library that counts more GPUs than any machine has."""
 
     def __init__(self, library: object) -> None:
         self._library = library
@@ -143,13 +146,13 @@ class Boastful:
         return getattr(self._library, name)
 
     def nvmlDeviceGetCount_v2(self, count: object) -> int:  # noqa: N802 - the driver's name
-        """Count them."""
+        """Return the highest possible count."""
         count._obj.value = 2**32 - 1
         return 0
 
 
 def test_a_count_that_no_machine_has_is_not_believed(session):
-    """It would take all memory; those that are there are read."""
+    """The number of GPUs is limited to 64, so an absurd count cannot fill the memory."""
     boastful = NvidiaSession(Library(Boastful(session._library)))
     assert len(boastful.devices) == 2
     assert len(boastful.unreadable) == 62
@@ -179,7 +182,7 @@ STRANGE = [
 
 @pytest.mark.parametrize(("attribute", "value", "names"), STRANGE)
 def test_a_number_that_is_none_costs_itself(machine, session, attribute, value, names):
-    """All bits set mean "not available"; nothing is calculated from what cannot be."""
+    """An impossible value removes only its own metric and the metrics calculated from it."""
     machine.gpu(0).target_temperature = None  # so that the headroom is calculated
     whole = read(session)
     setattr(machine.gpu(0), attribute, value)
@@ -188,7 +191,7 @@ def test_a_number_that_is_none_costs_itself(machine, session, attribute, value, 
 
 
 def test_a_limit_that_fails_for_the_moment_is_read_again_soon(machine, session, monkeypatch):
-    """It is asked for once in five minutes otherwise, and the headroom would be missing."""
+    """A temperature limit that could not be read is read again soon, not after five minutes."""
     machine.gpu(0).target_temperature = None
     machine.fail("nvmlDeviceGetTemperatureThreshold", 0, 999)
     assert "temperature_headroom_celsius" not in read(session)
@@ -202,7 +205,7 @@ def test_a_limit_that_fails_for_the_moment_is_read_again_soon(machine, session, 
 
 
 def test_a_gpu_that_says_its_uuid_and_nothing_more_is_lost_when_it_is_read(machine):
-    """Opening the others is not kept by it."""
+    """A GPU that is lost after its UUID was read does not prevent the opening of other GPUs."""
     for function in ("nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetUtilizationRates"):
         machine.fail(function, 1, 15)
     session = open_nvidia()
@@ -214,7 +217,7 @@ def test_a_gpu_that_says_its_uuid_and_nothing_more_is_lost_when_it_is_read(machi
 
 
 def test_a_gpu_that_returns_half_way_is_whole_again(machine, session):
-    """What was made ready while it was lost is made ready again."""
+    """A GPU that is lost during a reading reports all values again when it recovers."""
     whole = set(read(session))
     session.devices[0]._bound_until = 0.0  # five minutes later
     machine.fail("nvmlDeviceGetFieldValues", 0, 15)
@@ -225,7 +228,7 @@ def test_a_gpu_that_returns_half_way_is_whole_again(machine, session):
 
 
 def test_a_driver_that_goes_is_gone_for_every_call(machine, session):
-    """Reading, counting and waiting for errors."""
+    """An unloaded driver is detected when devices are read, counted or watched for errors."""
     machine.unload_driver()
     with pytest.raises(DriverGoneError, match="unloaded or restarted"):
         read(session)
@@ -235,7 +238,7 @@ def test_a_driver_that_goes_is_gone_for_every_call(machine, session):
 
 
 def test_what_is_not_supported_is_asked_again_after_five_minutes_only(machine, session):
-    """Each such call is left out from then on, the others stay."""
+    """An unsupported value is queried again only after five minutes; other values stay."""
     gpu = machine.gpu(0)
     gpu.power_milliwatts = gpu.encoder_utilization = gpu.memory_temperature = None
     first = read(session)
@@ -265,7 +268,7 @@ def test_what_is_not_supported_is_asked_again_after_five_minutes_only(machine, s
 )
 @pytest.mark.parametrize("code", [10, 999])
 def test_an_error_of_the_moment_costs_its_values_once(machine, session, function, names, code):
-    """A timeout or an unknown error is not "not supported"."""
+    """A timeout or an unknown error removes the values of one reading only."""
     whole = {key for key, value in read(session).items() if value is not None}
     machine.fail(function, 0, code)
     failing = {key for key, value in read(session).items() if value is not None}
@@ -275,7 +278,7 @@ def test_an_error_of_the_moment_costs_its_values_once(machine, session, function
 
 
 def test_one_field_that_fails_costs_one_value(machine, session):
-    """The call as a whole succeeds."""
+    """An error of one field in a successful call removes only that field's metric."""
     machine.fail_field(94, 0, 999)
     assert "pcie_replays_total" not in read(session)
     machine.fail_field(94, 0, 0)
@@ -283,7 +286,7 @@ def test_one_field_that_fails_costs_one_value(machine, session):
 
 
 def test_memory_falls_back_to_the_first_version(machine, session):
-    """An older driver does not tell its reserve, which is then within what is used."""
+    """On older drivers, the reserved memory is unknown and included in the used memory."""
     machine.fail("nvmlDeviceGetMemoryInfo_v2", 0, 13)
     values = read(session)
     assert values["memory_used_bytes"] == 555 * MIB
@@ -291,20 +294,20 @@ def test_memory_falls_back_to_the_first_version(machine, session):
 
 
 def test_memory_that_fails_for_the_moment_does_not_fall_back(machine, session):
-    """What is used would grow by the reserve, and shrink again."""
+    """A temporary error does not select the old call, which counts reserved memory as used."""
     machine.fail("nvmlDeviceGetMemoryInfo_v2", 0, 999)
     assert "memory_used_bytes" not in read(session)
 
 
 def test_throttle_reasons_fall_back_to_their_old_name(machine, session):
-    """Drivers before 535 have only that."""
+    """On drivers before 535, the throttle reasons are read by the function's older name."""
     machine.gpu(0).throttle_reasons = 0x20
     machine.fail("nvmlDeviceGetCurrentClocksEventReasons", 0, 13)
     assert read(session)["throttle_active"] == (0, None, None, None, 1, 0, 0, 0)
 
 
 def test_more_processes_than_there_was_room_for_are_read_at_once(machine, session):
-    """The buffer grows within the same reading."""
+    """The process buffer grows within one reading if it is too small."""
     machine.processes(0, [(pid, pid * MIB) for pid in range(1, 33)])
     read(session)
     session.devices[0]._processes._buffer._make_room(4)
@@ -314,7 +317,7 @@ def test_more_processes_than_there_was_room_for_are_read_at_once(machine, sessio
 
 
 def test_busy_time_begins_where_it_was_left(machine, session):
-    """Once counted, no sample is counted again."""
+    """Busy time is counted from the newest counted sample, so no sample is counted twice."""
     machine.stop_clock(1_000_000.0)
     machine.gpu(0).constant_load(100)
     since, busy, _ = read(session)["busy"]
@@ -328,7 +331,7 @@ def test_busy_time_begins_where_it_was_left(machine, session):
 
 
 def test_a_gpu_without_samples_counts_from_its_first(machine, session):
-    """An idle one says zero, and what it does then is counted whole."""
+    """A GPU with an empty sample buffer is read as zero, and all later samples are counted."""
     machine.stop_clock(1_000_000.0)
     machine.gpu(0).idle()
     assert read(session)["busy"] == (0, 0.0, 0.0)
@@ -338,6 +341,6 @@ def test_a_gpu_without_samples_counts_from_its_first(machine, session):
 
 
 def test_a_session_is_closed_by_a_shutdown(machine, session):
-    """So that the driver can be unloaded."""
+    """Closing a session calls `nvmlShutdown`, so that the driver can be unloaded."""
     session.close()
     assert machine.calls("nvmlShutdown") == 1

@@ -1,4 +1,4 @@
-"""Every Xid of every GPU is reported, however the driver tells of a loss beside it."""
+"""Every Xid of every GPU is reported, whatever the driver answers when a GPU is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Listen = Callable[[], list[tuple[int, int]]]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
-    """Two GPUs of which this process has just loaded the library; failures are soon tried again."""
+    """A machine with two GPUs whose fake library is loaded; failures are retried after 0.1 s."""
     monkeypatch.setattr("trainvitals.sources.accelerators.nvidia_events._RETRY_WAIT_MS", 100)
     with FakeMachine(tmp_path, gpus=2) as machine:
         machine.attach()
@@ -30,7 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMac
 
 @pytest.fixture
 def listen(machine) -> Iterator[Callable[..., list[tuple[int, int]]]]:
-    """Start to listen; give the list of index and code of what is reported from then on."""
+    """A function that starts a watcher and returns the growing list of reported Xids."""
     ended = []
 
     def start(wrap: Callable[[object], object] = lambda library: library) -> list[tuple[int, int]]:
@@ -52,19 +52,19 @@ def listen(machine) -> Iterator[Callable[..., list[tuple[int, int]]]]:
         session.stop_watching()
     machine.heal()
     for index in (0, 1):
-        machine.deliver_xid(index, 13)  # so that no wait lasts longer
+        machine.deliver_xid(index, 13)  # to end a pending wait
     for _, watcher in ended:
         watcher.join(30)
         assert not watcher.is_alive()
 
 
 def wait_until_heard(machine: FakeMachine) -> None:
-    """Wait until the errors of both GPUs are waited for."""
+    """Wait until the watcher waits for the errors of both GPUs."""
     wait_until(lambda: machine.calls(WAIT) >= 2)
 
 
 def is_waited_for(machine: FakeMachine, index: int) -> bool:
-    """Return whether a GPU could be registered: it is tried again and again until then."""
+    """Return whether a GPU is registered, which is when registration is no longer retried."""
     tried = machine.calls("nvmlDeviceRegisterEvents", index)
     time.sleep(0.5)
     return machine.calls("nvmlDeviceRegisterEvents", index) == tried > 0
@@ -72,11 +72,11 @@ def is_waited_for(machine: FakeMachine, index: int) -> bool:
 
 @pytest.mark.parametrize("loss_comes", [LOSS_LAST, LOSS_ALSO_FIRST])
 def test_an_xid_in_the_instant_of_the_loss_is_reported_once(machine, listen, loss_comes):
-    """The driver may name the loss first: what is in the set is read past it."""
+    """An Xid that arrives with the loss of its GPU is reported once, even after the loss."""
     machine.scenario.nvidia.loss_comes = loss_comes
     found = listen()
     wait_until_heard(machine)
-    machine.gpu(0).device.lost = 1  # waits are not woken by it, but by the error
+    machine.gpu(0).device.lost = 1  # does not end a wait; the error does
     machine.deliver_xid(0, 79)
     wait_until(lambda: found)
     time.sleep(0.3)
@@ -85,7 +85,7 @@ def test_an_xid_in_the_instant_of_the_loss_is_reported_once(machine, listen, los
 
 @pytest.mark.parametrize("loss_comes", [LOSS_LAST, LOSS_ALSO_FIRST, LOSS_ALWAYS])
 def test_the_loss_of_one_gpu_costs_no_error_of_another(machine, listen, loss_comes):
-    """Not even in the same instant, from a driver that says nothing but the loss any more."""
+    """The loss of one GPU does not suppress errors of the other GPU."""
     machine.scenario.nvidia.loss_comes = loss_comes
     found = listen()
     wait_until_heard(machine)
@@ -100,7 +100,7 @@ def test_the_loss_of_one_gpu_costs_no_error_of_another(machine, listen, loss_com
 
 
 def test_a_gpu_that_returns_is_heard_again(machine, listen):
-    """After errors of its own and of the other meanwhile."""
+    """The errors of a restored GPU are reported again."""
     found = listen()
     wait_until_heard(machine)
     machine.deliver_xid(0, 79)
@@ -117,7 +117,7 @@ def test_a_gpu_that_returns_is_heard_again(machine, listen):
 
 
 def test_errors_during_a_failure_of_the_wait_are_not_lost(machine, listen):
-    """They stay in the set, which is read before another takes its place."""
+    """Errors that arrive while the wait fails are read before the event set is replaced."""
     found = listen()
     wait_until_heard(machine)
     machine.fail(WAIT, None, 999)
@@ -131,7 +131,7 @@ def test_errors_during_a_failure_of_the_wait_are_not_lost(machine, listen):
 
 
 def test_a_registration_that_hangs_keeps_no_other_gpu(machine, listen):
-    """Each GPU is registered by itself."""
+    """A registration that hangs for one GPU does not delay the errors of the other GPU."""
     machine.hang("nvmlDeviceRegisterEvents", device=0)
     found = listen()
     wait_until(lambda: machine.calls(WAIT))
@@ -140,7 +140,7 @@ def test_a_registration_that_hangs_keeps_no_other_gpu(machine, listen):
 
 
 class Older:
-    """The library of a driver that has only the first version of the wait."""
+    """The library of a driver that has only version 1 of the wait function."""
 
     def __init__(self, library: object) -> None:
         self._library = library
@@ -152,7 +152,7 @@ class Older:
 
 
 def test_a_driver_with_the_first_version_of_the_wait_is_heard(machine, listen):
-    """Its events are shorter."""
+    """Errors are reported through version 1 of the wait function if version 2 is missing."""
     found = listen(Older)
     wait_until(lambda: machine.calls("nvmlEventSetWait") >= 2)
     machine.deliver_xid(1, 74)
@@ -162,7 +162,7 @@ def test_a_driver_with_the_first_version_of_the_wait_is_heard(machine, listen):
 
 @pytest.mark.parametrize("function", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents"])
 def test_a_driver_without_events_is_not_asked_again(machine, listen, function):
-    """Neither one that lacks them nor one that says that no GPU has them."""
+    """A driver without event support is queried only once for each GPU."""
     machine.fail(function, None, 3 if function == "nvmlDeviceRegisterEvents" else 13)
     session = open_nvidia()
     session.watch(lambda *_: None)
@@ -170,7 +170,7 @@ def test_a_driver_without_events_is_not_asked_again(machine, listen, function):
 
 
 def test_an_error_of_the_wait_does_not_spin(machine, listen, monkeypatch):
-    """It is tried again after a while, whether it fails or tells what nobody asked for."""
+    """A failing wait is retried only after a pause."""
     monkeypatch.setattr("trainvitals.sources.accelerators.nvidia_events._RETRY_WAIT_MS", 5_000)
     machine.fail(WAIT, None, 999)
     listen()
@@ -180,7 +180,7 @@ def test_an_error_of_the_wait_does_not_spin(machine, listen, monkeypatch):
 
 
 class Restless:
-    """A library whose wait returns at once with an event that nobody asked for."""
+    """A library whose wait function returns at once with an unrequested event."""
 
     def __init__(self, library: object) -> None:
         self._library = library
@@ -190,7 +190,7 @@ class Restless:
         return getattr(self._library, name)
 
     def nvmlEventSetWait_v2(self, *arguments: object) -> int:  # noqa: N802 - the driver's name
-        """Count the call and return."""
+        """Count the call and return an event of an unknown type."""
         self.calls += 1
         data = arguments[1]._obj
         data.eventType, data.eventData = 0, 79
@@ -198,7 +198,7 @@ class Restless:
 
 
 def test_an_event_of_another_kind_is_no_xid_and_does_not_spin(machine, listen, monkeypatch):
-    """Its number means something else."""
+    """An event of another type is not reported as an Xid, and causes a pause."""
     monkeypatch.setattr("trainvitals.sources.accelerators.nvidia_events._RETRY_WAIT_MS", 5_000)
     libraries: list[Restless] = []
 

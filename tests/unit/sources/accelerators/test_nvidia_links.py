@@ -1,4 +1,4 @@
-"""The NVLinks of a GPU: each error is counted once, whichever field values the card has."""
+"""The errors of a GPU's NVLinks are counted once, whichever field values the GPU supports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOTALS, LINKS_OF_TOTALS, DATA_LINKS, RECOVERIES = range(4)
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[FakeMachine]:
-    """A GPU with 18 links, of which this process has just loaded the library."""
+    """A machine with a GPU with 18 links, whose fake library is loaded into the test process."""
     with FakeMachine(tmp_path, gpus=1) as machine:
         machine.attach()
         yield machine
@@ -25,24 +25,24 @@ def machine(tmp_path: Path) -> Iterator[FakeMachine]:
 
 @pytest.fixture
 def session(machine) -> NvidiaSession:
-    """The open driver."""
+    """An open session of the NVIDIA driver."""
     return open_nvidia()
 
 
 @pytest.fixture
 def links(session) -> Links:
-    """The links of its GPU, before the driver was asked."""
+    """The links of the GPU, which have not been bound to fields yet."""
     return Links(session._library, session.devices[0].handle)
 
 
 def set_errors(machine: FakeMachine, **errors: int) -> None:
-    """Let the GPU have had so many errors of each kind, spread over its links."""
+    """Set the number of link errors of each kind, spread over the GPU's links."""
     for kind, number in errors.items():
         setattr(machine.gpu(0), f"nvlink_{kind}_errors", number)
 
 
 def read(links: Links) -> dict[str, float]:
-    """Read again; give the errors that are counted."""
+    """Read the links without a cached result and return the number of errors by kind."""
     links._read_at = float("-inf")
     _, errors = links.read()
     return {kind: n for kind, n in zip(LINK_ERRORS, errors, strict=True) if n is not None}
@@ -61,7 +61,7 @@ ALL_KINDS = {"crc_flit": 1, "crc_data": 40, "replay": 23, "recovery": 99}
     ],
 )
 def test_the_errors_of_all_links_are_counted_once(machine, links, fields, expected):
-    """As a total of the GPU, or as the sum of what the driver counts by link."""
+    """Link errors are read as a total of the GPU, or as the sum of the errors of each link."""
     machine.gpu(0).nvlink_error_fields = fields
     set_errors(machine, **ALL_KINDS)
     links.bind()
@@ -72,7 +72,7 @@ def test_the_errors_of_all_links_are_counted_once(machine, links, fields, expect
 
 
 def test_a_card_without_links_has_no_errors(machine, links):
-    """Nor any link that is up."""
+    """A GPU without links has no link metrics and is not queried again."""
     machine.gpu(0).nvlink_count = 0
     links.bind()
     machine.reset_calls()
@@ -82,7 +82,7 @@ def test_a_card_without_links_has_no_errors(machine, links):
 
 @pytest.mark.parametrize("code", [3, 10, 999])
 def test_errors_never_become_less_while_one_field_does_not_answer(machine, links, code):
-    """A sum without it would look like a counter that was reset."""
+    """The counters stay unchanged if one field fails, since a lower sum looks like a reset."""
     for fields, field in ((LINKS_OF_TOTALS, 52), (DATA_LINKS, 161)):
         machine.gpu(0).nvlink_error_fields = fields
         set_errors(machine, **ALL_KINDS)
@@ -95,7 +95,7 @@ def test_errors_never_become_less_while_one_field_does_not_answer(machine, links
 
 
 def test_links_that_fall_are_seen_within_five_seconds(machine, links):
-    """They are not asked in every scrape, since each takes a call."""
+    """The states of the links are read at most every five seconds, since each takes a call."""
     links.bind()
     assert links.read()[0] == 18
     machine.gpu(0).nvlink_down_mask = 0b11
@@ -105,19 +105,19 @@ def test_links_that_fall_are_seen_within_five_seconds(machine, links):
 
 
 def test_a_link_that_sleeps_is_up(machine, links):
-    """Newer drivers tell it from an active one by another number."""
+    """A sleeping link, for which newer drivers have a separate state, counts as active."""
     machine.gpu(0).nvlink_sleep_mask = 0x3FFFF
     links.bind()
     assert links.read()[0] == 18
 
 
 class OneLink:
-    """A library in which one link answers another code.
+    """A library in which the query of one link returns an error code.
 
     Args:
         library: The library.
-        link: Which.
-        code: The code; 0 ends it.
+        link: The number of the link.
+        code: The error code; 0 means that the query succeeds.
     """
 
     def __init__(self, library: object, link: int, code: int = 0) -> None:
@@ -130,7 +130,7 @@ class OneLink:
     def nvmlDeviceGetNvLinkState(  # noqa: N802 - the driver's name
         self, handle: object, link: object, state: object
     ) -> int:
-        """Answer as the library does but for one link."""
+        """Return the error code for the one link, and the library's answer for the others."""
         if self.code and link.value == self._link:
             return self.code
         return self._library.nvmlDeviceGetNvLinkState(handle, link, state)
@@ -138,7 +138,7 @@ class OneLink:
 
 @pytest.mark.parametrize("code", [2, 3, 10, 999])
 def test_a_link_that_does_not_answer_hides_no_other(machine, session, code):
-    """One that is not there is not counted; one that fails for the moment stays what it was."""
+    """A link that does not exist is not counted; a temporary error does not change the count."""
     library = OneLink(session._library, 3, code)
     links = Links(library, session.devices[0].handle)
     links.bind()

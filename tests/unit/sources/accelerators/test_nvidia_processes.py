@@ -1,4 +1,4 @@
-"""The processes of a GPU are read in whatever version of their list the driver has."""
+"""The processes of a GPU are read with the newest version of the call that the driver has."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ VERSIONS = (f"{LIST}_v3", f"{LIST}_v2", LIST)
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[FakeMachine]:
-    """A GPU of which this process has just loaded the library."""
+    """A machine with a GPU whose fake library is loaded into the test process."""
     with FakeMachine(tmp_path, gpus=1) as machine:
         machine.attach()
         yield machine
 
 
 class Without:
-    """The library of a driver that lacks some functions: their names are not in it.
+    """The library of a driver in which some functions do not exist.
 
     Args:
-        library: A library that has them.
-        names: The functions.
+        library: The complete library.
+        names: The names of the missing functions.
     """
 
     def __init__(self, library: object, *names: str) -> None:
@@ -45,7 +45,7 @@ class Without:
 
 
 def open_list(*missing: str) -> ProcessList:
-    """Open the driver and give the list of its GPU, as a driver without some functions has it."""
+    """Return the process list of the GPU for a driver without the given functions."""
     session = open_nvidia()
     return ProcessList(Library(Without(session._library, *missing)), session.devices[0].handle)
 
@@ -53,7 +53,7 @@ def open_list(*missing: str) -> ProcessList:
 @pytest.mark.parametrize("absent", [0, 1, 2])
 @pytest.mark.parametrize("is_listed", [False, True], ids=["missing", "function not found"])
 def test_the_newest_version_that_is_there_is_read(machine, absent, is_listed):
-    """Whether the library lacks the newer ones or says that the driver does."""
+    """The newest supported version is used, whether a newer one is missing or refused."""
     expected = [(pid, pid * MIB) for pid in (9, 7, 4)]
     machine.processes(0, [*expected[::-1]])
     processes = open_list(*(() if is_listed else VERSIONS[:absent]))
@@ -67,12 +67,12 @@ def test_the_newest_version_that_is_there_is_read(machine, absent, is_listed):
 
 
 def test_a_driver_without_any_version_has_no_list(machine):
-    """That is no error, and it is not asked again."""
+    """The process list is None, without an error, if the driver has no version of the call."""
     assert open_list(*VERSIONS).read() is None
 
 
 def test_a_device_of_an_older_driver_is_read_whole(machine):
-    """The processes as well; what costs nothing but itself is only what nothing replaces."""
+    """Missing newer functions do not change which values a device reports."""
     machine.processes(0, [(12, 3 * MIB)])
     session = open_nvidia()
     device = session.devices[0]
@@ -90,7 +90,7 @@ def test_a_device_of_an_older_driver_is_read_whole(machine):
 @pytest.mark.parametrize("entry_bytes", [0, 32])
 @pytest.mark.parametrize("count", [0, 1, 2, 31, 32])
 def test_the_size_of_an_entry_is_found(machine, entry_bytes, count):
-    """Some drivers of release 535 have longer ones under the same name."""
+    """The size of the list entries is detected, since some drivers of release 535 differ."""
     machine.scenario.nvidia.process_entry_bytes = entry_bytes
     expected = [(pid, pid * MIB) for pid in range(count, 0, -1)]
     machine.processes(0, expected)
@@ -98,12 +98,12 @@ def test_the_size_of_an_entry_is_found(machine, entry_bytes, count):
 
 
 class Answer:
-    """A library whose lists are what a test says.
+    """A library whose process lists the test defines.
 
     Args:
-        data: What it writes.
-        counts: The count of each call.
-        codes: The driver's code of each call.
+        data: The bytes that are written into the buffer.
+        counts: The number of processes that each call returns.
+        codes: The return code of each call.
     """
 
     def __init__(self, data: bytes, counts: list[int], codes: list[int]) -> None:
@@ -122,12 +122,12 @@ class Answer:
 
 
 def entry(pid: int, used: int) -> bytes:
-    """Return an entry of 24 bytes."""
+    """Return a list entry of 24 bytes."""
     return pid.to_bytes(8, "little") + used.to_bytes(8, "little") + b"\xff" * 8
 
 
 def test_room_that_the_driver_clears_is_no_entry():
-    """Some write over all the room that they were given."""
+    """Unused parts of the buffer that the driver fills with zeros are not processes."""
     cleared = entry(5, 6 * MIB) + entry(4, MIB) + bytes(24 * 62)
     library = Answer(cleared, [2], [0])
     assert ProcessList(Library(library), ctypes.c_void_p(1)).read() == (
@@ -137,13 +137,13 @@ def test_room_that_the_driver_clears_is_no_entry():
 
 
 def test_memory_that_is_not_known_is_none():
-    """The process still counts."""
+    """A process with unknown memory use is counted, and its memory is None."""
     library = Answer(entry(5, 2**64 - 1), [1], [0])
     assert ProcessList(Library(library), ctypes.c_void_p(1)).read() == (1, [(5, None)])
 
 
 def test_no_count_of_the_driver_costs_more_than_the_list():
-    """More than was asked for are not read; more than can be is no list, and no memory."""
+    """An absurd count neither reads past the buffer nor grows it beyond 4096 entries."""
     library = Answer(entry(5, MIB) * 64, [2**32 - 1], [0])
     count, _ = ProcessList(Library(library), ctypes.c_void_p(1)).read()
     assert count == 64

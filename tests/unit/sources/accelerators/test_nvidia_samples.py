@@ -1,4 +1,4 @@
-"""The sample buffer is read whatever stands in it."""
+"""The sample buffer is read correctly even if the driver returns absurd values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NOW = int(time.time()) * SECOND
 
 
 class Buffer:
-    """A library whose buffer a test fills.
+    """A library whose sample buffer the test fills.
 
     Args:
-        capacity: How many samples it says that it has room for.
+        capacity: The buffer capacity that the library reports.
     """
 
     def __init__(self, capacity: int = 100) -> None:
@@ -27,7 +27,7 @@ class Buffer:
     def nvmlDeviceGetSamples(  # noqa: N802 - the driver's name
         self, *arguments: object
     ) -> int:
-        """Return those that are newer than a stamp."""
+        """Return the samples that are newer than the given timestamp."""
         _, _, since, _, count, samples = arguments
         if samples is None:
             count._obj.value = self._capacity
@@ -41,12 +41,12 @@ class Buffer:
 
 
 def open_buffer(library: Buffer) -> SampleBuffer:
-    """Open the buffer of a GPU."""
+    """Return the sample buffer of a GPU."""
     return SampleBuffer(Library(library), ctypes.c_void_p(1))
 
 
 def test_a_sample_of_the_future_hides_none_that_follow():
-    """Its stamp is no time, and nothing newer would ever come after it."""
+    """A sample with a timestamp in the future is ignored, since it would hide later samples."""
     library = Buffer()
     buffer = open_buffer(library)
     library.samples = [(NOW, 100), (2**63, 100)]
@@ -64,7 +64,7 @@ def test_a_sample_of_the_future_hides_none_that_follow():
 
 
 def test_a_capacity_that_no_buffer_has_is_not_believed():
-    """It would take all memory."""
+    """The buffer is limited to 4096 samples, so an absurd capacity cannot fill the memory."""
     library = Buffer(capacity=2**32 - 1)
     library.samples = [(NOW, 10)]
     assert open_buffer(library).read(None) == (NOW, 0.0, 0.0)

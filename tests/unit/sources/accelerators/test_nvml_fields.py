@@ -1,4 +1,4 @@
-"""Field values are understood one by one, whatever the driver says of their neighbours."""
+"""Each NVML field value is decoded separately from the other values of the same request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_AVAILABLE = {1: 2**32 - 1, 2: 2**64 - 1, 3: 2**64 - 1, 6: 2**16 - 1}
 @example(2**32 - 1)
 @example(0x7FF << 52)
 def test_a_value_is_read_by_its_type(value):
-    """As the C union would, whatever the upper bytes hold; what is no number is not known."""
+    """A value is decoded by its type as in the C union, and invalid numbers are unknown."""
     packed = struct.pack("<Q", value)
     for value_type, layout in FORMATS.items():
         (number,) = struct.unpack(layout, packed[: struct.calcsize(layout)])
@@ -31,11 +31,11 @@ def test_a_value_is_read_by_its_type(value):
 
 
 class Picky:
-    """A library that refuses a whole request for one field that it does not know.
+    """A library that refuses a whole request if one field is unknown.
 
     Args:
-        known: The fields that it knows, with their values.
-        code: What it answers then.
+        known: The values of the known fields.
+        code: The return code of a refused request.
     """
 
     def __init__(self, known: dict[int, int], code: int) -> None:
@@ -45,7 +45,7 @@ class Picky:
     def nvmlDeviceGetFieldValues(  # noqa: N802 - the driver's name
         self, _: object, count: int, buffer: ctypes.Array[ctypes.c_char]
     ) -> int:
-        """Answer for each entry, or refuse."""
+        """Write the value of each field, or refuse the request."""
         self.calls += 1
         places = range(0, count * 40, 40)
         asked = [struct.unpack_from("=I", buffer, at)[0] for at in places]
@@ -57,14 +57,14 @@ class Picky:
 
 
 def test_a_field_that_a_driver_refuses_with_all_others_costs_itself():
-    """Each is asked for alone then."""
+    """After a refused request, each field is requested separately."""
     library = Picky({82: 44, 94: 3}, code=2)
     fields = FieldRequest(Library(library), ctypes.c_void_p(1), [(82, 0), (9999, 0), (94, 0)])
     assert fields.ask() == [(0, 44), (2, None), (0, 3)]
 
 
 def test_a_request_that_fails_for_the_moment_is_not_taken_apart():
-    """The next reading asks for all again."""
+    """After an unknown error, the fields are not requested separately."""
     library = Picky({}, code=999)
     fields = FieldRequest(Library(library), ctypes.c_void_p(1), [(82, 0), (94, 0)])
     assert fields.ask() == [(999, None), (999, None)]

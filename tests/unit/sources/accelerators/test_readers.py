@@ -1,4 +1,4 @@
-"""Readers in threads and in processes open, answer, fail and end alike."""
+"""Reader threads and reader processes open, answer, fail and end in the same way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("kind", [ReaderThread, ReaderProcess])
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start readers; they end with the test."""
+    """A function that starts a reader; all readers are ended after the test."""
     readers = []
 
     def start(kind: type[Reader], opener: str) -> Reader:
@@ -39,20 +39,20 @@ def start() -> Iterator[Start]:
 
 
 def opened(reader: Reader) -> Reader:
-    """Wait for a reader to have opened, or failed to."""
+    """Wait until a reader has opened the driver or failed to, and return the reader."""
     reader.wait_until_opened(time.monotonic() + 10)
     return reader
 
 
 def answer(reader: Reader, seconds: float = 10.0) -> Answer | None:
-    """Have it read."""
+    """Request a reading and return the answer."""
     reader.ask(seconds, {"uuid-0": 41})
     return reader.take_answer(time.monotonic() + seconds)
 
 
 @BOTH
 def test_a_reader_opens_answers_and_reports(start, kind):
-    """It says who its devices are, what they measure and what they report."""
+    """A reader lists its devices, reads them and reports their Xid errors."""
     reader = opened(start(kind, "open_two"))
     assert reader.opened
     assert (reader.gone, reader.absent, reader.unreadable) == (None, None, [])
@@ -70,21 +70,21 @@ def test_a_reader_opens_answers_and_reports(start, kind):
 
 @BOTH
 def test_a_missing_driver_is_absent(start, kind):
-    """That is no error."""
+    """A missing driver is reported as absent, not as an error."""
     reader = opened(start(kind, "open_absent"))
     assert (reader.opened, reader.absent, reader.gone) == (False, "no driver in the script", None)
 
 
 @BOTH
 def test_a_driver_that_refuses_is_gone(start, kind):
-    """With the driver's reason."""
+    """A driver that refuses to open is reported with the driver's reason."""
     reader = opened(start(kind, "open_gone"))
     assert (reader.opened, reader.absent, reader.gone) == (False, None, "refused by the script")
 
 
 @BOTH
 def test_a_driver_that_goes_when_it_is_read_is_gone(start, kind):
-    """There is no answer, but a reason."""
+    """If the driver goes away during a reading, there is a reason instead of an answer."""
     reader = opened(start(kind, "open_and_go"))
     assert answer(reader) is None
     assert reader.gone == "gone by the script"
@@ -93,7 +93,7 @@ def test_a_driver_that_goes_when_it_is_read_is_gone(start, kind):
 @BOTH
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_opener_with_a_bug_is_an_unexpected_end(start, kind):
-    """It is not waited for any longer."""
+    """An exception in the opener ends the reader unexpectedly."""
     reader = opened(start(kind, "open_wrongly"))
     wait_until(lambda: reader.gone is not None)
     assert not reader.opened
@@ -102,7 +102,7 @@ def test_an_opener_with_a_bug_is_an_unexpected_end(start, kind):
 
 @pytest.mark.parametrize("opener", ["open_and_die", "open_and_die_when_read"])
 def test_a_process_that_dies_is_an_unexpected_end(start, opener):
-    """When it opens the driver, or when it reads."""
+    """A process that exits while opening or reading the driver counts as an unexpected end."""
     reader = opened(start(ReaderProcess, opener))
     assert reader.opened == (opener == "open_and_die_when_read")
     assert answer(reader, 5.0) is None
@@ -112,7 +112,7 @@ def test_a_process_that_dies_is_an_unexpected_end(start, opener):
 
 @BOTH
 def test_an_opener_that_hangs_is_waited_for_no_longer_than_asked(start, kind):
-    """It stays neither open nor gone."""
+    """The wait for a hanging opener ends at the deadline, and the reader is not open."""
     reader = start(kind, "open_never")
     begin = time.monotonic()
     reader.wait_until_opened(begin + 0.2)
@@ -121,7 +121,7 @@ def test_an_opener_that_hangs_is_waited_for_no_longer_than_asked(start, kind):
 
 
 def test_what_a_process_reported_before_it_was_killed_is_read(start):
-    """Also when a request for it was under way."""
+    """Xid errors that a process reported before it was killed are read."""
     reader = opened(start(ReaderProcess, "open_two"))
     wait_until(lambda: select.select([reader._connection], [], [], 0)[0])
     os.kill(reader.pid, 19)  # stopped, so that the request stays unread
@@ -133,7 +133,7 @@ def test_what_a_process_reported_before_it_was_killed_is_read(start):
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_a_later_one(start):
-    """It is busy until then; the next request gets an answer of its own."""
+    """A late answer is not used as the answer to the next request."""
     reader = opened(start(ReaderProcess, "open_two"))
     os.kill(reader.pid, 19)
     assert answer(reader, 0.1) is None
@@ -146,7 +146,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_a_later_one(start):
 
 
 def test_hanging_up_ends_a_wait_for_a_process_at_once(start):
-    """So that a signal need not wait for a reading."""
+    """`hang_up` ends a pending wait at once, so that a signal is not delayed by a reading."""
     reader = opened(start(ReaderProcess, "open_two"))
     os.kill(reader.pid, 19)
     begin = time.monotonic()
@@ -157,7 +157,7 @@ def test_hanging_up_ends_a_wait_for_a_process_at_once(start):
 
 
 def test_a_thread_that_is_asked_to_end_closes_the_driver(monkeypatch):
-    """It waits for neither that nor for errors."""
+    """A reader thread closes the driver when it is ended, and is reaped afterwards."""
     session = ScriptedSession(ScriptedDevice(0))
     monkeypatch.setattr(scripted, "open_noted", lambda: session, raising=False)
     reader = opened(ReaderThread(Opener(scripted.__name__, "open_noted")))
@@ -169,7 +169,7 @@ def test_a_thread_that_is_asked_to_end_closes_the_driver(monkeypatch):
 
 
 def test_the_childs_end_of_the_line_answers_until_it_is_closed():
-    """The same loop as in the process, over a pair of sockets here."""
+    """The child's loop answers requests over a socket until the socket is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     child = Thread(target=run_reader, args=(scripted.open_two, theirs))
     child.start()
@@ -188,7 +188,7 @@ def test_the_childs_end_of_the_line_answers_until_it_is_closed():
 
 @pytest.mark.parametrize("opener", [scripted.open_absent, scripted.open_gone])
 def test_the_childs_loop_ends_when_there_is_nothing_to_read(opener):
-    """It says why, and returns."""
+    """The child's loop sends the reason and returns if the driver cannot be opened."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         run_reader(opener, theirs)
@@ -196,7 +196,7 @@ def test_the_childs_loop_ends_when_there_is_nothing_to_read(opener):
 
 
 def test_an_answer_of_many_devices_fits_into_a_packet():
-    """64 devices of 256 holders each need 330 kB, more than a socket's usual buffer."""
+    """A packet can hold 330 kB, the size of the answer for 64 devices with 256 holders each."""
     parent, child = make_pair()
     with parent, child:
         child.settimeout(0)

@@ -1,4 +1,4 @@
-"""When a fresh look is due."""
+"""The schedule decides when devices are searched for again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.sources.files import Roots
 
 
 def looks(rescan: RescanSchedule, moments: range, *, is_missing: bool) -> list[int]:
-    """Scrape every second; give the moments at which a look was begun."""
+    """Simulate a scrape every second and return the times at which a rescan started."""
     begun = []
     for now in moments:
         rescan.note_missing(now, is_missing=is_missing)
@@ -23,12 +23,12 @@ def looks(rescan: RescanSchedule, moments: range, *, is_missing: bool) -> list[i
 
 
 def test_without_a_reason_nobody_looks():
-    """However often it is asked."""
+    """No rescan starts without a change or a missing device."""
     assert looks(RescanSchedule(), range(1000), is_missing=False) == []
 
 
 def test_a_change_is_looked_at_at_once_and_for_half_a_minute():
-    """Then the driver has had the time it needs."""
+    """A change causes a rescan at once, and then every 5 s until half a minute has passed."""
     rescan = RescanSchedule()
     rescan.note_change(100)
     assert rescan.has_change
@@ -37,7 +37,7 @@ def test_a_change_is_looked_at_at_once_and_for_half_a_minute():
 
 
 def test_changes_all_the_time_are_looked_at_every_five_seconds():
-    """A driver that always shows something else does not start a reader in each scrape."""
+    """Continuous changes cause a rescan every 5 s, not at every scrape."""
     rescan = RescanSchedule()
     begun = []
     for now in range(100, 120):
@@ -49,7 +49,7 @@ def test_changes_all_the_time_are_looked_at_every_five_seconds():
 
 
 def test_a_missing_device_is_looked_for_more_and_more_rarely():
-    """Every 5 s at first, every 15 s after five minutes, once a minute after twenty."""
+    """A missing device causes rescans every 5 s, later every 15 s, and finally every 60 s."""
     begun = looks(RescanSchedule(), range(4000), is_missing=True)
     assert begun[:4] == [5, 10, 15, 20]
     gaps = {now: after - now for now, after in pairwise(begun)}
@@ -58,7 +58,7 @@ def test_a_missing_device_is_looked_for_more_and_more_rarely():
 
 
 def test_a_device_that_returned_is_no_longer_looked_for():
-    """And when it is missed again, the first look comes soon again."""
+    """Rescans stop when a device returns, and start again with the shortest interval."""
     rescan = RescanSchedule()
     looks(rescan, range(2000), is_missing=True)
     assert looks(rescan, range(2000, 3000), is_missing=False) == []
@@ -67,12 +67,12 @@ def test_a_device_that_returned_is_no_longer_looked_for():
 
 @pytest.fixture
 def roots(tmp_path: Path) -> Roots:
-    """Roots that are empty yet."""
+    """Roots whose directories do not exist yet."""
     return Roots(procfs=tmp_path / "proc", sysfs=tmp_path / "sys")
 
 
 def test_what_comes_and_goes_is_noticed_once(roots):
-    """A driver is loaded, a device is bound, it is unbound, the driver is unloaded."""
+    """Each loading or unloading of a driver and binding of a device is noticed exactly once."""
     traces = Traces(("proc/driver/nvidia/version", "sys/bus/pci/drivers/nvidia"), roots)
     assert not traces.have_changed()
     version = roots.procfs / "driver/nvidia/version"

@@ -1,4 +1,4 @@
-"""Busy time out of sample buffers, worked out by hand with periods of a sixth of a second."""
+"""Busy time is integrated from sample buffers; the expected results were calculated by hand."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ PERIOD = 166_667
 
 
 def test_the_first_look_counts_nothing():
-    """It only says from where to count on."""
+    """The first reading counts no busy time and only returns the newest timestamp."""
     stamps = [1_000_000, 1_166_667]
     assert integrate_samples(stamps, [50, 50], since=None, is_full=True) == (1_166_667, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("since", "newest"), [(None, 0), (0, 0), (7, 7)])
 def test_no_samples_are_no_time(since, newest):
-    """What was the newest stays so; zero says that the buffer was empty."""
+    """Without new samples, no busy time is counted and the newest timestamp is kept."""
     assert integrate_samples([], [], since=since, is_full=False) == (newest, 0.0, 0.0)
 
 
 def test_each_sample_counts_for_the_time_since_the_one_before():
-    """200 ms at 50 %, 100 ms at 100 % and 150 ms at 20 % are 230 ms."""
+    """Busy time of 200 ms at 50 %, 100 ms at 100 % and 150 ms at 20 % is 230 ms."""
     stamps = [1_200_000, 1_300_000, 1_450_000]
     newest, busy, lost = integrate_samples(stamps, [50, 100, 20], since=1_000_000, is_full=False)
     assert newest == 1_450_000
@@ -33,7 +33,7 @@ def test_each_sample_counts_for_the_time_since_the_one_before():
 
 
 def test_the_first_sample_of_a_buffer_that_was_empty_counts_for_one_period():
-    """Nothing says how long it stands for; with 100 ms between samples it is 100 ms."""
+    """The first sample counts for one period, which is 100 ms, the interval of the samples."""
     stamps = [5_000_000, 5_100_000, 5_200_000]
     _, busy, lost = integrate_samples(stamps, [100, 0, 100], since=0, is_full=False)
     assert busy == pytest.approx(0.2)
@@ -41,7 +41,7 @@ def test_the_first_sample_of_a_buffer_that_was_empty_counts_for_one_period():
 
 
 def test_a_gap_in_a_buffer_with_room_is_idle_time():
-    """Ten seconds without samples: one period of 100 ms at 60 % counts, then two at 100 %."""
+    """A gap in a buffer with room is idle time, and the next sample counts for one period."""
     stamps = [11_000_000, 11_100_000, 11_200_000]
     _, busy, lost = integrate_samples(stamps, [60, 100, 100], since=1_000_000, is_full=False)
     assert busy == pytest.approx(0.26)
@@ -49,7 +49,7 @@ def test_a_gap_in_a_buffer_with_room_is_idle_time():
 
 
 def test_a_gap_before_a_full_buffer_takes_the_mean_of_what_it_holds():
-    """10 s less a period of 100 ms are lost, at the mean of 50 % and 0 % and 100 %: 4.95 s."""
+    """Overwritten time counts with the mean of the samples: 9.9 s at 50 % are 4.95 s."""
     stamps = [11_000_000, 11_100_000, 11_200_000]
     _, busy, lost = integrate_samples(stamps, [50, 0, 100], since=1_000_000, is_full=True)
     assert lost == pytest.approx(9.9)
@@ -57,7 +57,7 @@ def test_a_gap_before_a_full_buffer_takes_the_mean_of_what_it_holds():
 
 
 def test_a_gap_within_a_full_buffer_is_idle_time():
-    """Only what came before its oldest sample can have been overwritten."""
+    """A gap within a full buffer is idle time, since only older samples can be overwritten."""
     stamps = [1_100_000, 1_200_000, 9_000_000, 9_100_000]
     _, busy, lost = integrate_samples(stamps, [100, 100, 100, 100], since=1_000_000, is_full=True)
     assert busy == pytest.approx(0.4)
@@ -65,7 +65,7 @@ def test_a_gap_within_a_full_buffer_is_idle_time():
 
 
 def test_a_single_late_sample_counts_for_the_usual_period():
-    """One sample tells no period; a sixth of a second is taken."""
+    """A single sample after a gap counts for the default period of one sixth of a second."""
     _, busy, lost = integrate_samples([9_000_000], [100], since=1_000_000, is_full=False)
     assert busy == pytest.approx(0.166667)
     assert lost == 0
@@ -76,7 +76,7 @@ def test_a_single_late_sample_counts_for_the_usual_period():
     cuts=st.lists(st.integers(0, 100)),
 )
 def test_however_often_it_is_asked_the_sum_is_the_same(percents, cuts):
-    """Readings that part the samples among them count what one reading of all counts."""
+    """Several readings count the same busy time as one reading of all samples."""
     stamps = [(number + 1) * PERIOD for number in range(len(percents))]
     _, whole, _ = integrate_samples(stamps, percents, since=0, is_full=False)
     since, parts = 0, 0.0

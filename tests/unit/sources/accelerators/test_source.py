@@ -1,4 +1,4 @@
-"""All vendors together."""
+"""The source reads the accelerators of all vendors in parallel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Make = Callable[..., AcceleratorSource]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Make sources of vendors with these openers; they end with the test."""
+    """A function that creates a source from named openers; sources are closed after the test."""
     sources = []
 
     def make(*openers: str, is_installed: bool = True, **options: object) -> AcceleratorSource:
@@ -41,12 +41,12 @@ def make() -> Iterator[Make]:
 
 
 def read(source: AcceleratorSource, seconds: float = 5.0) -> AcceleratorsReading:
-    """Read everything."""
+    """Read the accelerators of all vendors."""
     return source.read(time.monotonic() + seconds)
 
 
 def test_two_vendors_are_read_beside_each_other(make, monkeypatch):
-    """Their devices follow each other, with what is expected."""
+    """A reading contains the devices of all vendors and the expected number of devices."""
     source = make("open_two", "open_absent", expected={"gpu": 3})
     read(source)
     reading = read(source)
@@ -59,7 +59,7 @@ def test_two_vendors_are_read_beside_each_other(make, monkeypatch):
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_a_vendor_that_hangs_does_not_keep_the_other(make, monkeypatch):
-    """It is complained about; the other's devices are there in time."""
+    """A hanging driver is reported as a complaint and does not delay the other devices."""
     source = make("open_two", "open_never")
     begin = time.monotonic()
     reading = read(source, 1.0)
@@ -69,7 +69,7 @@ def test_a_vendor_that_hangs_does_not_keep_the_other(make, monkeypatch):
 
 
 def test_a_bug_with_one_vendor_does_not_keep_the_other(make, monkeypatch):
-    """It is told, not swallowed."""
+    """An exception from one vendor is reported, and the other vendor's devices are read."""
     monkeypatch.setattr(
         scripted, "open_one", lambda: ScriptedSession(ScriptedDevice(7)), raising=False
     )
@@ -89,7 +89,7 @@ def test_a_bug_with_one_vendor_does_not_keep_the_other(make, monkeypatch):
 
 @pytest.mark.parametrize("is_installed", [False, True])
 def test_that_there_is_nothing_is_said_once(make, caplog, is_installed):
-    """Whether the library or only the driver is missing."""
+    """The absence of a library or a driver is logged only once."""
     caplog.set_level(logging.INFO, logger="trainvitals")
     source = make("open_absent", is_installed=is_installed)
     for _ in range(3):
@@ -100,14 +100,14 @@ def test_that_there_is_nothing_is_said_once(make, caplog, is_installed):
 
 
 def test_without_vendors_nothing_is_said(make, caplog):
-    """Somebody wanted it so."""
+    """A source that was configured without vendors logs no message."""
     caplog.set_level(logging.INFO, logger="trainvitals")
     assert read(make()) == AcceleratorsReading(devices=())
     assert caplog.records == []
 
 
 def test_all_drivers_are_let_go_of_and_taken_up(make):
-    """By one signal each."""
+    """The first release closes all drivers, and the second release reopens them."""
     source = make("open_two")
     read(source)
     source.release()
@@ -122,7 +122,10 @@ LINE = "4,{0},{1},-;NVRM: Xid (PCI:{2}): {3}, pid=7, x\n"
 
 
 def test_an_error_that_only_the_kernel_log_has_is_counted_once(make, tmp_path, monkeypatch):
-    """For the GPU with that address, and only since the source was made."""
+    """An Xid that only the kernel log contains is counted once for the GPU at that address.
+
+    Lines from before the creation of the source are ignored.
+    """
     gpus = [ScriptedDevice(index) for index in (0, 1)]
     for gpu, bus in zip(gpus, ("1B", "43"), strict=True):
         gpu.identity = (*gpu.identity[:4], f"00000000:{bus}:00.0", *gpu.identity[5:])

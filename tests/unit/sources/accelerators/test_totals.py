@@ -1,4 +1,4 @@
-"""What counts never decreases, whatever its source does."""
+"""Totals never decrease, even if the driver's counters do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENERGY, ERRORS = SLOT["energy_joules_total"], SLOT["link_errors_total"]
 
 
 def count(totals: Totals, value: float | None) -> float | None:
-    """Return the energy that is told when the driver tells this."""
+    """Return the exported energy for the given energy from the driver."""
     row = list(EMPTY_ROW)
     row[ENERGY] = value
     totals.continue_with(row)
@@ -20,7 +20,7 @@ def count(totals: Totals, value: float | None) -> float | None:
 
 
 def test_a_counter_that_starts_anew_goes_on():
-    """Each time it falls and stays so, what it had reached is added."""
+    """After a restart that a second reading confirms, the counter's earlier value is added."""
     totals = Totals()
     raw = [100.0, 150.0, 20.0, 30.0, 0.0, 5.0, 6.0]
     sums = [count(totals, value) for value in raw]
@@ -28,14 +28,14 @@ def test_a_counter_that_starts_anew_goes_on():
 
 
 def test_one_answer_below_is_no_restart():
-    """It would double the total for ever."""
+    """A single lower value is not a restart, since adding the earlier value could not be undone."""
     totals = Totals()
     raw = [1000.0, 0.0, 1001.0, 7.0, 1001.0, 1002.0]
     assert [count(totals, value) for value in raw] == [1000, 1000, 1001, 1001, 1001, 1002]
 
 
 def test_a_restart_that_is_expected_is_believed_at_once():
-    """The driver was reloaded, or the device reset; one that goes on needs no belief."""
+    """After an expected restart, the first lower value counts as a restart."""
     totals = Totals()
     assert count(totals, 100.0) == 100.0
     totals.expect_restart()
@@ -45,14 +45,14 @@ def test_a_restart_that_is_expected_is_believed_at_once():
 
 
 def test_a_counter_that_was_not_reported_for_a_while_goes_on():
-    """It is absent meanwhile, and remembered."""
+    """A counter that is temporarily missing has no value, and its total is kept."""
     totals = Totals()
     raw = [9, None, 2, None, 3]
     assert [count(totals, value) for value in raw] == [9, None, 9, None, 12]
 
 
 def test_each_counter_of_a_tuple_goes_on_by_itself():
-    """One that starts again does not raise the others."""
+    """A restart of one counter in a tuple does not change the other counters."""
     totals = Totals()
     told = []
     for errors in ((10, 20, None, 40, 0), (3, 21, None, 40, 0), (4, 22, None, 40, 1)):
@@ -66,7 +66,7 @@ def test_each_counter_of_a_tuple_goes_on_by_itself():
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=30))
 def test_no_total_ever_decreases(raw):
-    """Absent at times, and never below what was told before."""
+    """A total is missing if the driver's counter is missing, and never decreases."""
     totals = Totals()
     told = [count(totals, value) for value in raw]
     assert [value is None for value in told] == [value is None for value in raw]

@@ -1,4 +1,4 @@
-"""Each error is counted once, whether the driver, the kernel log or both tell of it."""
+"""Each Xid error is counted once, whether the driver, the kernel log or both report it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trainvitals.sources.accelerators.xid_counts import XidCounts
 
 
 def counts(errors: XidCounts) -> dict[int, int]:
-    """Return how many there were of each code."""
+    """Return the number of errors by Xid code."""
     return {xid.xid: xid.count for xid in errors.read()}
 
 
 def test_errors_are_counted_by_code_up_to_a_bound():
-    """Of 18 codes the last two are counted together, and a known one still by itself."""
+    """The first 16 codes are counted separately, and all others together under code -1."""
     errors = XidCounts()
     for number, code in enumerate([*range(1, 19), 1]):
         errors.count(code, float(number))
@@ -24,12 +24,12 @@ def test_errors_are_counted_by_code_up_to_a_bound():
     assert found[1] == XidCount(1, 2, 18.0)
     assert found[16] == XidCount(16, 1, 15.0)
     assert found[-1] == XidCount(-1, 2, 17.0)
-    errors.witness(99, 20.0)  # it may be among the others
+    errors.witness(99, 20.0)  # may be one of the errors counted under code -1
     assert counts(errors)[-1] == 2
 
 
 def test_the_kernel_log_alone_is_enough():
-    """Its lines of one error are one; a later error is another."""
+    """Lines of the kernel log within seconds are one error, and a later line is another error."""
     errors = XidCounts()
     for at in (100.0, 100.2, 103.0):
         errors.witness(79, at)
@@ -39,7 +39,7 @@ def test_the_kernel_log_alone_is_enough():
 
 
 def test_the_driver_may_report_late_what_the_kernel_log_had():
-    """Up to a minute; what comes long after is an error of its own."""
+    """A driver's event up to a minute after a log line is the same error; a later event is not."""
     errors = XidCounts()
     errors.witness(79, 100.0)
     errors.count(79, 158.0)
@@ -52,7 +52,7 @@ def test_the_driver_may_report_late_what_the_kernel_log_had():
 
 
 def test_the_log_of_a_long_time_is_compared_with_every_event_in_it():
-    """It is read once a scrape, and the driver may have reported many errors since the last."""
+    """Each of many log lines is matched with an earlier event of the driver."""
     errors = XidCounts()
     times = [100.0 + 15 * number for number in range(60)]
     for at in times:
@@ -64,7 +64,7 @@ def test_the_log_of_a_long_time_is_compared_with_every_event_in_it():
 
 @given(st.data())
 def test_the_order_in_which_the_witnesses_are_read_does_not_matter(data):
-    """Errors of one code a minute apart, some of them told by one witness alone."""
+    """The counts do not depend on the order in which events and log lines are read."""
     told = data.draw(st.lists(st.sampled_from(["driver", "log", "both"]), max_size=12))
     errors = XidCounts()
     for number, witness in enumerate(told):

@@ -1,4 +1,4 @@
-"""The table of Xid codes."""
+"""The table of Xid codes is complete and consistent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trainvitals.sources.accelerators.xids import XIDS, explain_xid
 
 
 def test_each_code_is_explained_once_in_order():
-    """No code is listed twice, and all words are short enough for labels."""
+    """The codes are sorted and unique, and their texts are short enough for labels."""
     codes = [xid.code for xid in XIDS]
     assert codes == sorted(set(codes))
     for xid in XIDS:
@@ -16,7 +16,7 @@ def test_each_code_is_explained_once_in_order():
 
 
 def test_well_known_codes_ask_for_what_operators_do():
-    """A GPU that fell off the bus needs a reboot, a page fault is the program's own."""
+    """Well-known codes have the severity and the action that operators expect."""
     assert (explain_xid(79).severity, explain_xid(79).action) == (
         "critical",
         "reboot of the machine",
@@ -27,6 +27,6 @@ def test_well_known_codes_ask_for_what_operators_do():
 
 
 def test_an_unknown_code_is_a_warning():
-    """It says where to look."""
+    """An unknown code is a warning whose action refers to the kernel log."""
     xid = explain_xid(777)
     assert (xid.code, xid.severity, xid.action) == (777, "warning", "a look at the kernel log")

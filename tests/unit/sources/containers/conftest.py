@@ -1,4 +1,4 @@
-"""An engine for the tests of its clients."""
+"""Fixtures for the tests of container engine clients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.support.engine_stand_in import EngineStandIn
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineStandIn]:
-    """An engine on a socket of its own."""
+    """A stand-in for a container engine that listens on its own socket."""
     with EngineStandIn(tmp_path / "engine.sock") as stand_in:
         yield stand_in

@@ -1,4 +1,4 @@
-"""Where an engine listens."""
+"""The start time of a container engine is found from the engine's address."""
 
 import os
 
@@ -20,7 +20,7 @@ STARTED = 1_795_298_400.0
     ],
 )
 def test_only_of_dockers_own_daemon_is_the_start_known(tmp_path, address, is_known):
-    """The PID file of Docker says nothing about an engine that listens elsewhere."""
+    """The start time is read from Docker's PID file only if Docker listens at the address."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run/docker.pid").write_text("4711")
     os.utime(tmp_path / "run/docker.pid", (STARTED, STARTED))

@@ -1,4 +1,4 @@
-"""Which start and which end of a container are told of."""
+"""The evidence about a container describes the relevant start and end of the container."""
 
 from dataclasses import replace
 
@@ -24,12 +24,12 @@ AGAIN = ContainerEvent(TEN + 9, "start", ID, "train")
 
 
 def inspect(*arguments, **settings):
-    """Return an inspection."""
+    """Return a parsed inspection of a container."""
     return parse_inspection(write_inspection(*arguments, **settings))
 
 
 def test_a_death_is_told_though_the_container_runs_again():
-    """The exit code is the event's, and the state of the next start is left out."""
+    """The evidence describes the last death even if the container has been restarted."""
     running = inspect(TEN + 9, TEN + 8, status="running", exit_code=0)
     evidence = assemble(Pieces("", inspection=running, events=(CREATE, START, DIE, AGAIN)))
     assert (evidence.started, evidence.ended, evidence.exit_code) == (TEN, TEN + 8, 137)
@@ -38,7 +38,7 @@ def test_a_death_is_told_though_the_container_runs_again():
 
 
 def test_present_trouble_goes_before_a_death_of_before():
-    """What runs again and fails its health check is told of as it is now."""
+    """The failing health check of a running container takes precedence over an earlier death."""
     sick = inspect(
         TEN + 9,
         TEN + 8,
@@ -53,7 +53,7 @@ def test_present_trouble_goes_before_a_death_of_before():
 
 
 def test_a_kill_for_memory_since_the_last_start_is_present_trouble():
-    """A worker was killed and the rest goes on."""
+    """An OOM kill in a running container takes precedence over an earlier death."""
     running = inspect(TEN + 9, TEN + 8, status="running", exit_code=0)
     oom = ContainerEvent(TEN + 10, "oom", ID, "train")
     evidence = assemble(Pieces("", inspection=running, events=(START, DIE, AGAIN, oom)))
@@ -62,7 +62,7 @@ def test_a_kill_for_memory_since_the_last_start_is_present_trouble():
 
 
 def test_each_death_before_the_last_is_an_earlier_one():
-    """A container that is restarted again and again keeps the times."""
+    """The evidence of the last death lists the times of the earlier deaths."""
     second = replace(DIE, time=TEN + 12, exit_code=3)
     evidence = assemble(Pieces("", events=(START, DIE, AGAIN, second)))
     assert (evidence.ended, evidence.exit_code) == (TEN + 12, 3)
@@ -70,7 +70,7 @@ def test_each_death_before_the_last_is_an_earlier_one():
 
 
 def test_a_start_that_failed_has_no_event_die():
-    """The code and the reason are the state's, and the time is that of the attempt."""
+    """The exit code of a failed start is the state's, and its time is the `create` event's."""
     never = inspect(None, None, status="created", exit_code=127, error="not found")
     evidence = assemble(Pieces("", inspection=never, events=(CREATE,)))
     assert (evidence.started, evidence.ended, evidence.exit_code) == (None, TEN - 1, 127)
@@ -78,14 +78,14 @@ def test_a_start_that_failed_has_no_event_die():
 
 
 def test_what_was_made_and_not_started_has_not_ended():
-    """Exit code 0 of a state `created` is no success."""
+    """A container that was created but not started has no end and no exit code."""
     made = inspect(None, None, status="created", exit_code=0)
     evidence = assemble(Pieces("", inspection=made, events=(CREATE,)))
     assert (evidence.ended, evidence.exit_code, evidence.state.status) == (None, None, "created")
 
 
 def test_a_death_that_nobody_heard_of_goes_before_one_that_was_heard():
-    """The state says that it ended once more after the last event."""
+    """A later end in the container's state takes precedence over the last `die` event."""
     later = inspect(TEN + 100, TEN + 200, exit_code=1)
     evidence = assemble(Pieces("", inspection=later, events=(START, DIE)))
     assert (evidence.started, evidence.ended, evidence.exit_code) == (TEN + 100, TEN + 200, 1)
@@ -93,26 +93,26 @@ def test_a_death_that_nobody_heard_of_goes_before_one_that_was_heard():
 
 
 def test_events_of_others_are_left_out():
-    """Without an inspection it is the container of the name, else the one that died last."""
+    """Without an inspection, the container is selected by name, or else by the last `die` event."""
     other = ContainerEvent(TEN + 1, "die", OTHER, "other", exit_code=3)
     assert assemble(Pieces("train", events=(START, other, DIE))).id == ID
     assert assemble(Pieces("folder", events=(START, DIE, other))).name == "train"
 
 
 def test_no_events_is_not_the_same_as_nobody_listened():
-    """What was forgotten by the engine is unknown."""
+    """An empty list of events counts as unknown, since an engine forgets old events."""
     ended = inspect(TEN, TEN + 8)
     assert assemble(Pieces("", inspection=ended, events=())).events is None
     assert assemble(Pieces("", inspection=ended)).exit_code == 137
 
 
 def kill(task_memcg, oom_memcg, time=TEN + 7.9):
-    """Return a kill."""
+    """Return an OOM kill with the given control groups."""
     return OomKill(time, "CONSTRAINT_MEMCG", oom_memcg, task_memcg, "python3", 4242)
 
 
 def test_kills_beside_count_where_the_limit_was_over_both():
-    """A sibling's kill for the parent's limit belongs to the case; one for its own does not."""
+    """A sibling's OOM kill is evidence only if the exceeded limit belongs to the parent group."""
     own, beside = f"/jobs/{ID}", f"/jobs/{OTHER}"
     pieces = Pieces("", events=(START, DIE), cgroup=own, oom_kills=(kill(beside, "/jobs"),))
     assert len(assemble(pieces).oom_kills) == 1
@@ -124,7 +124,7 @@ def test_kills_beside_count_where_the_limit_was_over_both():
 
 
 def test_the_kernel_log_is_told_around_the_end():
-    """Lines of a minute and errors of GPUs of ten minutes before the end are near."""
+    """Kernel lines near the end, and GPU errors up to ten minutes before it, are evidence."""
     pieces = Pieces(
         "",
         events=(START, DIE),
@@ -138,7 +138,7 @@ def test_the_kernel_log_is_told_around_the_end():
 
 
 def test_a_record_keeps_what_it_has():
-    """A later look adds only what is missing."""
+    """Only the missing parts of a recorded evidence are filled in."""
     state = State("exited", 137, probes=(HealthProbe(None, 1, "x"),))
     record = Evidence("container", "train", exit_code=0, gaps=(Gap("a", "b", "c"),))
     found = Evidence("container", "other", exit_code=137, state=state, log=())

@@ -1,4 +1,4 @@
-"""Block devices that lie on one another."""
+"""A transfer through several stacked block devices is counted once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DISK, OTHER, VOLUME, ARRAY, PLAIN = "8:0", "8:16", "253:0", "9:127", "259:0"
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
-    """A logical volume on an array of two disks' partitions, and a disk by itself."""
+    """A sysfs with a logical volume on an array of two disks' partitions, and a separate disk."""
     block = tmp_path / "dev/block"
     names = {DISK: "sda", OTHER: "sdb", VOLUME: "dm-0", ARRAY: "md127", PLAIN: "nvme0n1"}
     block.mkdir(parents=True)
@@ -41,20 +41,20 @@ def sysfs(tmp_path: Path) -> Path:
         ({VOLUME: 100, ARRAY: 100, DISK: 100, OTHER: 100}, 200),
         # one read of that mirror
         ({VOLUME: 100, ARRAY: 100, DISK: 60, OTHER: 40, PLAIN: 5}, 105),
-        # an encrypted volume, whose writes its own thread hands down
+        # a write to an encrypted volume, which the kernel does not count at the disks
         ({ARRAY: 100, DISK: 0, OTHER: 0, PLAIN: 5}, 105),
-        # a disk that has another partition beside that of the array
+        # a disk with another partition that does not belong to the array
         ({ARRAY: 100, DISK: 130, OTHER: 20}, 150),
         ({VOLUME: 100, PLAIN: 5}, 105),
     ],
 )
 def test_a_transfer_counts_once(sysfs: Path, transfers: dict[str, int], expected: int):
-    """However many devices lie on one another."""
+    """A transfer is counted once, even if the kernel counts it for several stacked devices."""
     devices = BlockDevices(sysfs)
     assert devices.add_up(transfers) == expected
     assert devices.add_up(transfers) == expected
 
 
 def test_without_sysfs_all_devices_count(tmp_path: Path):
-    """A malformed device number is not looked up."""
+    """Without sysfs, the transfers of all devices are added, whatever their device numbers."""
     assert BlockDevices(tmp_path).add_up({"8:0": 1, "8:16": 2, "../..": 4}) == 7

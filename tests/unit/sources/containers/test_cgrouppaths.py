@@ -1,4 +1,4 @@
-"""Finding the control groups of containers."""
+"""The control groups of containers are found by PID and by a search of the cgroup folders."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ONE, TWO = "1" * 64, "2" * 64
 
 
 def roots_of(directory: Path) -> Roots:
-    """The file systems below a directory."""
+    """Return the roots of the file systems below a directory."""
     return Roots(procfs=directory / "proc", sysfs=directory / "sys", rootfs=directory)
 
 
 def enter(roots: Roots, lines: str, pid: int = 77) -> None:
-    """Put a process into control groups."""
+    """Write the file `cgroup` of a process."""
     (roots.procfs / str(pid)).mkdir(parents=True, exist_ok=True)
     (roots.procfs / str(pid) / "cgroup").write_text(lines, encoding="utf-8")
 
@@ -58,7 +58,7 @@ def enter(roots: Roots, lines: str, pid: int = 77) -> None:
     ],
 )
 def test_a_containers_path_names_it(path: str):
-    """Each engine and each cgroup driver writes the ID in its own way."""
+    """The container ID is found in the path formats of all engines and cgroup drivers."""
     assert identify(path) == ONE
 
 
@@ -79,18 +79,18 @@ def test_a_containers_path_names_it(path: str):
     ],
 )
 def test_what_only_looks_like_a_container_is_none(path: str):
-    """Monitors, engines, builds and IDs of another length are no containers."""
+    """Paths of monitors, engines, builds and malformed IDs belong to no container."""
     assert identify(path) is None
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_path(path: str):
-    """Nothing makes it raise."""
+    """Arbitrary text is accepted as a path and belongs to no container."""
     assert identify(path) is None
 
 
 def test_version_1_is_found_through_the_process():
-    """Each controller has a hierarchy of its own."""
+    """In cgroup v1, a process's group has a separate folder for each controller."""
     group = find_group(2210, roots_of(CGROUPS / "v1"))
     assert group is not None
     assert (group.id, group.version, group.cgroup) == (V1_ID, 1, f"/docker/{V1_ID}")
@@ -104,7 +104,7 @@ def test_version_1_is_found_through_the_process():
 
 
 def test_version_2_is_found_through_the_process():
-    """All controllers are in one folder."""
+    """In cgroup v2, a process's group has one folder for all controllers."""
     group = find_group(5201, roots_of(CGROUPS / "v2"))
     assert group is not None
     assert (group.id, group.version) == (V2_ID, 2)
@@ -114,7 +114,7 @@ def test_version_2_is_found_through_the_process():
 
 
 def test_both_ways_find_the_same_group():
-    """What is found by walking is what is found through the process."""
+    """`find_groups` and `find_group` return the same group for a container."""
     for version, pid in (("v1", 2210), ("v2", 5201)):
         roots = roots_of(CGROUPS / version)
         group = find_group(pid, roots)
@@ -123,7 +123,7 @@ def test_both_ways_find_the_same_group():
 
 
 def test_a_process_outside_of_containers_has_its_own_group(tmp_path: Path):
-    """A job's group is found as well, and has no ID."""
+    """The group of a job outside containers is found, with an empty container ID."""
     roots = roots_of(tmp_path)
     (roots.sysfs / "fs/cgroup").mkdir(parents=True)
     (roots.sysfs / "fs/cgroup/cgroup.controllers").touch()
@@ -147,14 +147,14 @@ def test_a_process_outside_of_containers_has_its_own_group(tmp_path: Path):
     ],
 )
 def test_the_root_and_what_cannot_be_seen_are_no_group(tmp_path: Path, lines: str):
-    """Neither the whole machine nor another cgroup namespace has files of this process alone."""
+    """No group is found for the root group, another cgroup namespace or a malformed file."""
     roots = roots_of(tmp_path)
     enter(roots, lines)
     assert find_group(77, roots) is None
 
 
 def test_a_process_in_another_cgroup_namespace_still_names_its_container(tmp_path: Path):
-    """Its group cannot be found through a path that begins above ours, but its ID is in it."""
+    """The container ID is found in a path outside the cgroup namespace, but the group is not."""
     roots = roots_of(tmp_path)
     enter(roots, f"0::/../docker-{ONE}.scope\n")
     assert find_group(77, roots) is None
@@ -163,13 +163,13 @@ def test_a_process_in_another_cgroup_namespace_still_names_its_container(tmp_pat
 
 @pytest.mark.parametrize("pid", [-1, 0, 999_999_999])
 def test_a_process_that_is_not_there_has_no_group(pid: int):
-    """0 is what the engine says of a container that does not run."""
+    """A PID that does not exist has no group; engines report PID 0 for a stopped container."""
     assert find_group(pid) is None
     assert find_container(pid) is None
 
 
 def test_groups_of_some_controllers_alone_are_found(tmp_path: Path):
-    """Where only the memory controller has a group, only its folder is known."""
+    """If a process has a group of only the memory controller, only that folder is returned."""
     roots = roots_of(tmp_path)
     enter(roots, "9:name=systemd:/\n4:memory:/agents/7\n3:cpu,cpuacct:/\n0::/\n")
     group = find_group(77, roots)
@@ -179,7 +179,7 @@ def test_groups_of_some_controllers_alone_are_found(tmp_path: Path):
 
 
 def test_a_hybrid_machine_has_version_1(tmp_path: Path):
-    """Where the unified hierarchy has no controllers, those of version 1 are read."""
+    """If both cgroup versions are mounted, the groups of the v1 controllers are returned."""
     roots = roots_of(tmp_path)
     shutil.copytree(CGROUPS / "v1/sys", roots.sysfs)
     (roots.sysfs / f"fs/cgroup/unified/docker/{V1_ID}").mkdir(parents=True)
@@ -188,7 +188,7 @@ def test_a_hybrid_machine_has_version_1(tmp_path: Path):
 
 
 def test_a_unified_hierarchy_beside_named_ones_has_version_2(tmp_path: Path):
-    """Where version 1 has no controllers at all, what is mounted at `unified` is read."""
+    """If cgroup v1 has no controllers, the groups below the folder `unified` are returned."""
     roots = roots_of(tmp_path)
     folder = roots.sysfs / f"fs/cgroup/unified/docker/{ONE}"
     folder.mkdir(parents=True)
@@ -201,7 +201,7 @@ def test_a_unified_hierarchy_beside_named_ones_has_version_2(tmp_path: Path):
 
 
 def test_every_engines_groups_are_found_by_walking(tmp_path: Path):
-    """They lie at any depth down to eight, and nothing is looked for inside of a container."""
+    """The groups of all engines are found to a depth of eight, except inside other containers."""
     names = [f"{number:064x}" for number in range(9)]
     places = [
         f"docker/{names[0]}/init.scope",
@@ -226,7 +226,7 @@ def test_every_engines_groups_are_found_by_walking(tmp_path: Path):
 
 
 def test_so_many_are_found_and_no_more(tmp_path: Path):
-    """Ten containers, a bound of four."""
+    """`find_groups` returns no more groups than the given maximum."""
     base = tmp_path / "sys/fs/cgroup"
     for number in range(10):
         (base / f"docker/{number:064x}").mkdir(parents=True)
@@ -236,14 +236,14 @@ def test_so_many_are_found_and_no_more(tmp_path: Path):
 
 
 def test_a_machine_without_control_groups_has_none(tmp_path: Path):
-    """Not here is not broken."""
+    """If no cgroup file system is mounted, no groups are found and no error is raised."""
     assert dict(find_groups(roots_of(tmp_path))) == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_a_folder_that_may_not_be_read_is_passed_over():
-    """The others are found."""
-    with tempfile.TemporaryDirectory() as directory:  # not below a folder of root's
+    """An unreadable folder is skipped, and the groups in other folders are found."""
+    with tempfile.TemporaryDirectory() as directory:  # `tmp_path` may be closed to `nobody`
         base = Path(directory) / "sys/fs/cgroup"
         (base / f"shut/deep/{TWO}").mkdir(parents=True)
         (base / f"docker/{ONE}").mkdir(parents=True)
@@ -256,7 +256,7 @@ def test_a_folder_that_may_not_be_read_is_passed_over():
 
 
 def test_copied_files_tell_their_version(tmp_path: Path):
-    """A folder of evidence holds the files of one group side by side."""
+    """The cgroup version of a folder with copied files is recognized by the names of the files."""
     for name, version in (("memory.max", 2), ("memory.oom_control", 1), ("io.stat", 2)):
         folder = tmp_path / name
         folder.mkdir()
@@ -267,7 +267,7 @@ def test_copied_files_tell_their_version(tmp_path: Path):
 
 
 def test_a_folder_of_other_files_is_no_group(tmp_path: Path):
-    """Nor is one that is not there."""
+    """A folder without control group files and a missing folder are not accepted as groups."""
     (tmp_path / "log.txt").touch()
     assert take_folder(str(tmp_path)) is None
     assert take_folder(str(tmp_path / "none")) is None

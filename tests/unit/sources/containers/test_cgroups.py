@@ -1,4 +1,4 @@
-"""What containers use, from the files of their control groups."""
+"""The resource usage of containers is read from the files of their control groups."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ ID = "87726d3cd943f6598684e07374f7a85e9524d34635966f89c1bd69cb3cc45d73"
 
 @pytest.fixture(params=["v1", "v2"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Roots:
-    """A copy of a machine with one container, in either version."""
+    """A copy of a machine with one container, for each cgroup version."""
     return copy_machine(request.param, tmp_path)
 
 
 def copy_machine(version: str, tmp_path: Path) -> Roots:
-    """Copy a machine with one container."""
+    """Copy the files of a machine with one container and return their roots."""
     shutil.copytree(CGROUPS / version, tmp_path / version)
     return Roots(procfs=tmp_path / version / "proc", sysfs=tmp_path / version / "sys")
 
 
 def find(roots: Roots) -> tuple[GroupPaths, int]:
-    """Find the container's group and its process."""
+    """Return the container's control group and the PID of its process."""
     pid = PIDS[roots.procfs.parent.name]
     group = find_group(pid, roots)
     assert group is not None
@@ -49,14 +49,14 @@ def find(roots: Roots) -> tuple[GroupPaths, int]:
 
 
 def read(roots: Roots) -> Usage | None:
-    """Read what the container uses."""
+    """Return the container's resource usage."""
     group, pid = find(roots)
     files = GroupFiles(group, pid=pid, roots=roots, clock=lambda: NOON)
     return files.read()
 
 
 def test_version_1_says_this(tmp_path: Path):
-    """A container of 64 MiB and half a core, three of whose processes were killed for memory."""
+    """In cgroup v1, the whole usage of a container with 64 MiB and half a core is read."""
     assert read(copy_machine("v1", tmp_path)) == Usage(
         time=NOON,
         cgroup_version=1,
@@ -80,7 +80,7 @@ def test_version_1_says_this(tmp_path: Path):
 
 
 def test_version_2_says_this(tmp_path: Path):
-    """A container of 64 MiB and one and a half cores, whose usage is file cache for the most."""
+    """In cgroup v2, the whole usage of a container with 64 MiB and one and a half cores is read."""
     assert read(copy_machine("v2", tmp_path)) == Usage(
         time=NOON,
         cgroup_version=2,
@@ -107,7 +107,7 @@ def test_version_2_says_this(tmp_path: Path):
 
 
 def test_no_limit_is_0(tmp_path: Path):
-    """Version 1 writes the largest number there is, version 2 the word max."""
+    """A limit of `max`, -1 or the kernel's largest number means no limit and is read as 0."""
     roots = copy_machine("v1", tmp_path)
     group, _ = find(roots)
     Path(f"{group.memory}/memory.limit_in_bytes").write_text("9223372036854771712\n")
@@ -127,7 +127,7 @@ def test_no_limit_is_0(tmp_path: Path):
 
 
 def test_pages_of_64_kib_make_another_largest_number(tmp_path: Path):
-    """It is the largest number that is whole pages."""
+    """The largest multiple of 64 KiB means no memory limit on a machine with 64 KiB pages."""
     roots = copy_machine("v1", tmp_path)
     group, _ = find(roots)
     Path(f"{group.memory}/memory.limit_in_bytes").write_text("9223372036854710272\n")
@@ -137,7 +137,7 @@ def test_pages_of_64_kib_make_another_largest_number(tmp_path: Path):
 
 
 def test_what_is_not_there_is_not_known(machine: Roots):
-    """Without a single file, and with its folders, all is None: never 0."""
+    """If all files of a group are missing, every value is None rather than 0."""
     group, _ = find(machine)
     for folder in group.folders:
         for file in Path(folder).iterdir():
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_not_known(machine: Roots):
 
 
 def test_each_file_is_missed_alone(machine: Roots):
-    """Whichever file is not there, what the others say is still known."""
+    """If one file is missing, at most three values are None and the others do not change."""
     group, pid = find(machine)
     whole = read(machine)
     assert whole is not None
@@ -167,7 +167,7 @@ def test_each_file_is_missed_alone(machine: Roots):
 
 
 def test_a_group_that_is_gone_has_no_usage(machine: Roots):
-    """It went between finding and reading."""
+    """A group that was removed after it had been found has no usage."""
     group, pid = find(machine)
     files = GroupFiles(group, pid=pid, roots=machine)
     for folder in group.folders:
@@ -176,7 +176,7 @@ def test_a_group_that_is_gone_has_no_usage(machine: Roots):
 
 
 def test_a_container_that_is_started_again_is_read_on(machine: Roots, tmp_path: Path):
-    """Its group is removed and made again under the same name."""
+    """A group that was removed and created again under the same path can still be read."""
     group, pid = find(machine)
     files = GroupFiles(group, pid=pid, roots=machine, clock=lambda: NOON)
     before = files.read()
@@ -188,7 +188,7 @@ def test_a_container_that_is_started_again_is_read_on(machine: Roots, tmp_path: 
 
 
 def test_the_hosts_network_is_not_the_containers(machine: Roots):
-    """A container with the host's network has the very files of process 1."""
+    """No traffic is read if the container's `net/dev` is the same file as that of process 1."""
     group, pid = find(machine)
     own = machine.procfs / str(pid) / "net/dev"
     own.unlink()
@@ -199,7 +199,7 @@ def test_the_hosts_network_is_not_the_containers(machine: Roots):
 
 
 def test_who_knows_better_says_whose_network_it_is(machine: Roots):
-    """The engine knows a container that shares another one's network."""
+    """No traffic is read if the caller states that the container has no network of its own."""
     group, pid = find(machine)
     usage = GroupFiles(group, pid=pid, roots=machine, has_own_network=False).read()
     assert usage is not None
@@ -207,7 +207,7 @@ def test_who_knows_better_says_whose_network_it_is(machine: Roots):
 
 
 def test_without_a_process_there_is_no_network(machine: Roots):
-    """0 is what the engine says of a container that does not run."""
+    """No traffic is read without a PID; engines report PID 0 for a stopped container."""
     group, _ = find(machine)
     for pid in (None, 0):
         usage = GroupFiles(group, pid=pid, roots=machine).read()
@@ -217,7 +217,7 @@ def test_without_a_process_there_is_no_network(machine: Roots):
 
 @pytest.fixture
 def sleeper() -> Iterator[int]:
-    """The PID of a process with a network of its own, where that is permitted."""
+    """The PID of a process in its own network namespace, which only root may create."""
     command = ["unshare", "--net", "sleep", "60"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         yield process.pid
@@ -227,7 +227,7 @@ def sleeper() -> Iterator[int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 @pytest.mark.skipif(os.geteuid() != 0, reason="to make a network takes root")
 def test_a_real_network_of_its_own_is_told_from_the_hosts(sleeper: int):
-    """The kernel gives each network its own files."""
+    """Traffic is read for a process in its own network namespace, but not in the host's."""
     group = GroupPaths("", 2, "", "/", None, None, None, None)
     wait_until(lambda: Path(f"/proc/{sleeper}/comm").read_text() == "sleep\n")
     usage = GroupFiles(group, pid=sleeper).read()
@@ -239,7 +239,7 @@ def test_a_real_network_of_its_own_is_told_from_the_hosts(sleeper: int):
 
 
 def test_a_flat_folder_is_read_alike(tmp_path: Path):
-    """Somebody copied the files of all controllers into one folder."""
+    """Files of all controllers that were copied into one folder are read like the originals."""
     roots = copy_machine("v1", tmp_path)
     group, _ = find(roots)
     for folder in group.folders:
@@ -252,7 +252,7 @@ def test_a_flat_folder_is_read_alike(tmp_path: Path):
 
 
 def test_locked_memory_counts_once(tmp_path: Path):
-    """Locked anonymous memory is in `anon` and in `unevictable`, locked files in the latter."""
+    """Locked anonymous memory is counted once, although `anon` and `unevictable` include it."""
     stat = (
         "anon 800\nfile 300\nshmem 100\ninactive_anon 300\nactive_anon 100\n"
         "inactive_file 200\nactive_file 0\nunevictable 550\nslab_unreclaimable 7\n"
@@ -267,7 +267,7 @@ def test_locked_memory_counts_once(tmp_path: Path):
 
 
 def test_an_excerpt_of_the_statistics_is_enough(tmp_path: Path):
-    """Where somebody kept a few lines, anonymous and shared memory are added up."""
+    """If `memory.stat` has only `anon` and `shmem`, their sum is the unreclaimable memory."""
     (tmp_path / "memory.stat").write_text("anon 800\nshmem 100\n")
     (tmp_path / "memory.max").write_text("1000")
     group = take_folder(str(tmp_path))
@@ -279,7 +279,7 @@ def test_an_excerpt_of_the_statistics_is_enough(tmp_path: Path):
 
 
 def test_the_groups_below_count_on_version_1(tmp_path: Path):
-    """The usage and the limit count them too."""
+    """In cgroup v1, the memory of subgroups is included, as in the group's usage and limit."""
     (tmp_path / "memory.stat").write_text(
         "cache 5\nrss 10\nshmem 1\ninactive_file 2\n"
         "total_cache 50\ntotal_rss 100\ntotal_shmem 10\ntotal_inactive_file 20\n"
@@ -294,7 +294,7 @@ def test_the_groups_below_count_on_version_1(tmp_path: Path):
 
 
 def test_a_sample_is_what_a_death_is_judged_by():
-    """A limit of 0 is none."""
+    """A usage is converted to a sample, in which a limit of 0 becomes None."""
     usage = Usage(
         time=NOON,
         cgroup_version=2,
@@ -328,7 +328,7 @@ def test_a_sample_is_what_a_death_is_judged_by():
 
 
 def test_dockers_file_names_a_container(tmp_path: Path):
-    """The name is kept with a stroke before it."""
+    """The container name in Docker's configuration file is returned without its leading slash."""
     folder = tmp_path / f"var/lib/docker/containers/{ID}"
     folder.mkdir(parents=True)
     (folder / "config.v2.json").write_text(json.dumps({"ID": ID, "Name": "/train"}))
@@ -336,7 +336,7 @@ def test_dockers_file_names_a_container(tmp_path: Path):
 
 
 def test_podmans_list_names_a_container(tmp_path: Path):
-    """All containers are in one file."""
+    """The container name is found by container ID in Podman's list of all containers."""
     folder = tmp_path / "var/lib/containers/storage/overlay-containers"
     folder.mkdir(parents=True)
     listed = [{"id": "0" * 64, "names": ["other"]}, {"id": ID, "names": ["train"]}]
@@ -350,7 +350,7 @@ def test_podmans_list_names_a_container(tmp_path: Path):
     [b"", b"{", b"[]", b"7", b'{"Name": 7}', b'{"Name": "/"}', b"[" * 100_000, b"\xff\xfe\0"],
 )
 def test_what_is_no_configuration_names_nothing(tmp_path: Path, data: bytes):
-    """Neither of Docker's nor of Podman's."""
+    """No name is found if the files of Docker and Podman are invalid or lack a name."""
     docker = tmp_path / f"var/lib/docker/containers/{ID}"
     podman = tmp_path / "var/lib/containers/storage/overlay-containers"
     docker.mkdir(parents=True)
@@ -361,7 +361,7 @@ def test_what_is_no_configuration_names_nothing(tmp_path: Path, data: bytes):
 
 
 def test_only_an_id_is_looked_for(tmp_path: Path):
-    """A path is not followed."""
+    """No name is searched for unless the ID is valid, so a path such as `..` is not followed."""
     (tmp_path / "var/lib/docker/containers").mkdir(parents=True)
     (tmp_path / "var/lib/docker/config.v2.json").write_text('{"Name": "/no"}')
     assert find_name("..", Roots(rootfs=tmp_path)) is None
@@ -369,7 +369,7 @@ def test_only_an_id_is_looked_for(tmp_path: Path):
 
 
 def test_hundreds_of_interfaces_are_all_counted(tmp_path: Path):
-    """The kernel gives that list a page at a time; the loopback is none of the network."""
+    """The traffic of all interfaces except loopback is added, even if `net/dev` is large."""
     head = "Inter-|   Receive\n face |bytes\n"
     line = "{}: 3 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0" + " " * 100 + "\n"
     names = ["lo", *(f"eth{number}" for number in range(400))]
@@ -382,7 +382,7 @@ NUMBERS = st.sampled_from(["-1", "max", "99999999999999999999999", "0x10", "1e5"
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Roots]:
-    """Two machines whose files the examples spoil."""
+    """One machine for each cgroup version, whose files the examples corrupt and restore."""
     return {version: copy_machine(version, tmp_path_factory.mktemp("spoiled")) for version in PIDS}
 
 
@@ -391,7 +391,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Roots]:
 def test_whatever_stands_in_a_file_is_a_number_or_nothing(
     machines: dict[str, Roots], data: st.DataObject
 ):
-    """No file makes it raise, and no number is negative."""
+    """A corrupt file raises no exception, and each value is None or not negative."""
     roots = machines[data.draw(st.sampled_from(["v1", "v2"]))]
     group, pid = find(roots)
     files = sorted(path for folder in group.folders for path in Path(folder).iterdir())

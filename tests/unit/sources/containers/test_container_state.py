@@ -1,10 +1,10 @@
-"""Whose series are served where there are more containers than places."""
+"""The containers to export are chosen if there are more containers than the limit."""
 
 from trainvitals.sources.containers.container_state import ContainerState, choose_shown
 
 
 def test_what_runs_goes_first_then_what_changed_last():
-    """Of five there is room for three: the one that runs, and the two that ended last."""
+    """Running containers are chosen first, and then the containers that changed last."""
     known = [
         ContainerState(name, name, status=status, changed=changed, removed=removed)
         for name, status, changed, removed in (
@@ -21,7 +21,7 @@ def test_what_runs_goes_first_then_what_changed_last():
 
 
 def test_all_are_told_where_there_is_room():
-    """By name, and nothing is left out."""
+    """If the limit is not reached, all containers are chosen and sorted by name."""
     known = [ContainerState(name, name) for name in "ba"]
     told, omitted = choose_shown(known, 128)
     assert ([each.name for each in told], omitted) == (["a", "b"], 0)

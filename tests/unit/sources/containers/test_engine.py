@@ -1,4 +1,4 @@
-"""Asking an engine: a stand-in on a real socket that answers, refuses, hangs and goes away."""
+"""Tests of requests to an engine, with a stand-in that answers, refuses, hangs or stops."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LOGS = f"/containers/{ID}/logs"
 
 @pytest.fixture
 def client(engine: EngineStandIn) -> EngineClient:
-    """A client that waits long for an answer."""
+    """A client with a timeout that is long enough for a busy machine."""
     return EngineClient(engine.address, timeout_seconds=30)
 
 
 def answer_once(data: bytes, path: Path) -> threading.Thread:
-    """Answer one connection to a socket with these bytes, and close it."""
+    """Answer one connection to a socket with the given bytes, and close the connection."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
@@ -44,7 +44,7 @@ def answer_once(data: bytes, path: Path) -> threading.Thread:
     def serve() -> None:
         with listener, listener.accept()[0] as connection:
             connection.recv(1 << 16)
-            with suppress(BrokenPipeError):  # it has seen enough
+            with suppress(BrokenPipeError):  # the client has stopped reading
                 connection.sendall(data)
 
     thread = threading.Thread(target=serve)
@@ -53,12 +53,12 @@ def answer_once(data: bytes, path: Path) -> threading.Thread:
 
 
 def count_descriptors() -> int:
-    """Count what this process has open."""
+    """Return the number of file descriptors that this process has open."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_only_one_place_sends_and_it_says_get():
-    """In all the source of this package, one call sends to an engine, and it sends a literal GET."""
+    """Only one call in the package sends data to an engine, and its method is a literal GET."""
     folder = Path(containers.__path__[0])
     sending = {"send", "sendall", "sendto", "sendmsg", "sendfile", "request", "putrequest"}
     calls = {
@@ -81,7 +81,7 @@ def test_only_one_place_sends_and_it_says_get():
 
 
 def test_whatever_is_asked_is_asked_by_get(engine: EngineStandIn, client: EngineClient):
-    """Each question, streams as well; and what was put there comes back."""
+    """Every request of the client, including streams, is a GET, and the answers are returned."""
     engine.put(f"/containers/{ID}/json", {"Id": ID})
     engine.put(f"/containers/{ID}/stats", {"read": "0001-01-01T00:00:00Z"})
     engine.put("/containers/json", [{"Id": ID}, None])
@@ -113,7 +113,7 @@ def test_whatever_is_asked_is_asked_by_get(engine: EngineStandIn, client: Engine
 
 
 def test_names_are_encoded(engine: EngineStandIn, client: EngineClient):
-    """Whatever a name is, it cannot leave its place in the path, nor begin another request."""
+    """A container name is encoded, so it can neither change the path nor add another request."""
     with pytest.raises(EngineError):
         client.inspect("../info?x=1 HTTP/1.1\r\n\r\nDELETE /containers/\N{SNOWMAN}")
     path = engine.requests[0].path
@@ -122,7 +122,7 @@ def test_names_are_encoded(engine: EngineStandIn, client: EngineClient):
 
 
 def test_a_refusal_has_the_engine_s_own_words(engine: EngineStandIn, client: EngineClient):
-    """The status, what the engine says, and what to do."""
+    """The error contains the HTTP status, the engine's message and a remedy."""
     engine.put(f"/containers/{ID}/json", {"message": "No such container: x"}, status=404)
     with pytest.raises(EngineError) as caught:
         client.inspect(ID)
@@ -146,7 +146,7 @@ def test_a_refusal_has_the_engine_s_own_words(engine: EngineStandIn, client: Eng
 def test_a_log_that_cannot_be_read_is_a_gap(
     engine: EngineStandIn, client: EngineClient, status: int, message: str, remedy: str
 ):
-    """It says what, why, and what would make it readable, and keeps secrets to itself."""
+    """The gap names the missing log, the reason and a remedy, and secrets in it are masked."""
     engine.put(LOGS, {"message": message}, status=status)
     with pytest.raises(EngineError) as caught:
         client.logs(ID)
@@ -160,7 +160,7 @@ def test_a_log_that_cannot_be_read_is_a_gap(
 
 
 def test_an_engine_that_hangs_is_given_up(engine: EngineStandIn, client: EngineClient):
-    """It takes the connection and never answers, like a daemon that was stopped."""
+    """A request to an engine that accepts the connection but never answers times out."""
     impatient = EngineClient(engine.address, timeout_seconds=0.3)
     with engine.hanging():
         began = time.monotonic()
@@ -173,7 +173,7 @@ def test_an_engine_that_hangs_is_given_up(engine: EngineStandIn, client: EngineC
 
 
 def test_an_engine_that_answers_by_drops_is_given_up(tmp_path: Path):
-    """Each part comes in time, and still the whole does not."""
+    """An answer that arrives byte by byte is given up if it takes too long as a whole."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "slow.sock"))
     listener.listen()
@@ -198,7 +198,7 @@ def test_an_engine_that_answers_by_drops_is_given_up(tmp_path: Path):
 
 
 def test_an_engine_that_is_not_there_says_so(tmp_path: Path):
-    """No socket, nobody behind it, no socket at all, no such port: how to start it."""
+    """If no engine listens at an address, the error says how to start the engine."""
     gone = EngineStandIn(tmp_path / "gone.sock")
     gone.start()
     gone.stop()
@@ -216,13 +216,13 @@ def test_an_engine_that_is_not_there_says_so(tmp_path: Path):
 
 
 def test_a_path_that_is_too_long_is_an_error(tmp_path: Path):
-    """A socket's path has at most 107 bytes."""
+    """A socket path that is longer than the kernel's limit of 107 bytes raises an error."""
     with pytest.raises(EngineError, match="too long"):
         EngineClient(f"/{'x' * 200}").ping()
 
 
 def test_permission_denied_names_the_group(tmp_path: Path):
-    """Which group to join, or the other way: a proxy that only reads."""
+    """The remedy names the group that owns the socket, or else root, and a read-only proxy."""
     path = tmp_path / "engine.sock"
     path.touch()
     refused = PermissionError(errno.EACCES, "Permission denied")
@@ -263,7 +263,7 @@ def test_permission_denied_names_the_group(tmp_path: Path):
     ],
 )
 def test_an_answer_that_is_none_is_an_error(tmp_path: Path, data: bytes, complaint: str):
-    """Cut off, no JSON, of another kind, endless, another protocol, nothing."""
+    """A truncated, invalid, oversized or empty answer raises an error that gives the reason."""
     path = tmp_path / "odd.sock"
     thread = answer_once(data, path)
     with pytest.raises(EngineError, match=complaint):
@@ -272,14 +272,14 @@ def test_an_answer_that_is_none_is_an_error(tmp_path: Path, data: bytes, complai
 
 
 def test_an_answer_that_lasts_as_long_as_the_connection_is_one(tmp_path: Path):
-    """As old proxies answer, without a length."""
+    """An answer without a length, as old proxies send it, ends with the connection."""
     thread = answer_once(b'HTTP/1.0 200 OK\r\n\r\n{"Version": "4.3.1"}', tmp_path / "old.sock")
     assert EngineClient(str(tmp_path / "old.sock")).version() == {"Version": "4.3.1"}
     thread.join()
 
 
 def test_a_log_is_bounded_and_masked(engine: EngineStandIn, client: EngineClient):
-    """The last 64 KiB at most, the last line even if it has not ended, no secrets."""
+    """The last 64 KiB of a log are returned with any unfinished last line; secrets are masked."""
     lines = b"".join(b"%06d %b\n" % (number, b"x" * 993) for number in range(500))
     engine.put(LOGS, write_frame(lines) + write_frame(b"HF_TOKEN=hf_0123456789abcdefABCDEF"))
     log = client.logs(ID)
@@ -289,20 +289,20 @@ def test_a_log_is_bounded_and_masked(engine: EngineStandIn, client: EngineClient
 
 
 def test_an_empty_log_has_no_lines(engine: EngineStandIn, client: EngineClient):
-    """Nothing written is not one empty line."""
+    """An empty log is returned as no lines, not as one empty line."""
     engine.put(LOGS, b"")
     assert client.logs(ID) == ()
 
 
 def test_a_log_of_broken_frames_is_an_error(engine: EngineStandIn, client: EngineClient):
-    """What is no frame where there must be one."""
+    """A log raises an error if other bytes follow its first frame."""
     engine.put(LOGS, write_frame(b"step 1\n") + b"and then something else")
     with pytest.raises(EngineError, match="not that of an engine"):
         client.logs(ID)
 
 
 def test_a_stream_is_ended_from_another_thread(engine: EngineStandIn, client: EngineClient):
-    """Who waits on it is woken at once, and the file descriptor goes."""
+    """Closing a stream wakes a thread that waits for data, and closes the file descriptor."""
     stream = client.open_stream("follow", "/events")
     assert stream.receive(0) is None
     threading.Timer(0.1, stream.close).start()
@@ -315,7 +315,7 @@ def test_a_stream_is_ended_from_another_thread(engine: EngineStandIn, client: En
 
 
 def test_a_stream_tells_how_it_ended(engine: EngineStandIn, client: EngineClient):
-    """By itself, or because the other side went away."""
+    """A stream that ended regularly is complete, and a stream that was cut off is not."""
     for end, is_complete in ((engine.end, True), (engine.cut, False)):
         stream = client.open_stream("follow", "/events")
         engine.await_streams("/events")
@@ -329,7 +329,7 @@ def test_a_stream_tells_how_it_ended(engine: EngineStandIn, client: EngineClient
 
 
 def test_a_stream_that_is_refused_is_an_error(engine: EngineStandIn, client: EngineClient):
-    """With the engine's words."""
+    """If the engine refuses a stream, the error contains the engine's message."""
     engine.refuse("/events", 403, "by rule")
     with pytest.raises(EngineError, match="403 by rule; let its proxy pass GET"):
         client.open_stream("follow", "/events")
@@ -350,12 +350,12 @@ def test_a_stream_that_is_refused_is_an_error(engine: EngineStandIn, client: Eng
 def test_an_engine_is_found_by_its_address(
     address: str | None, environ: dict[str, str], found: str | None
 ):
-    """What was asked for goes before the environment."""
+    """An address in the options takes precedence over `DOCKER_HOST`."""
     assert find_engine(address, environ=environ, rootfs=Path("/host")) == found
 
 
 def test_an_engine_is_found_by_its_socket(engine: EngineStandIn, tmp_path: Path):
-    """Of this user, after the machine's own; a socket that is only a name is none."""
+    """The user's socket is found after the system's sockets; other files are ignored."""
     (tmp_path / "run" / "podman").mkdir(parents=True)
     (tmp_path / "run" / "docker.sock").touch()
     (tmp_path / "run" / "podman" / "podman.sock").symlink_to(engine.path)
@@ -380,14 +380,14 @@ def test_an_engine_is_found_by_its_socket(engine: EngineStandIn, tmp_path: Path)
     ],
 )
 def test_an_address_that_is_none_is_refused(address: str):
-    """It says how to write one, and shows no password."""
+    """The error for an invalid address shows the valid forms, and contains no password."""
     with pytest.raises(ConfigurationError, match="write unix:///PATH") as caught:
         find_engine(address, environ={}, rootfs=ROOT)
     assert "hunter2" not in str(caught.value)
 
 
 def test_an_engine_is_asked_through_tls(tmp_path: Path):
-    """With a certificate of our own, and only if the other side has one that we trust."""
+    """TLS uses the client's certificate, and an untrusted server certificate is refused."""
     make_certificate(tmp_path)
     shutil.copy(tmp_path / "cert.pem", tmp_path / "ca.pem")
     environ = {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": str(tmp_path)}
@@ -424,7 +424,7 @@ def test_an_engine_is_asked_through_tls(tmp_path: Path):
 
 
 def test_hundreds_of_questions_leave_nothing_open(engine: EngineStandIn, client: EngineClient):
-    """No descriptor stays, answered, refused or broken."""
+    """Answered, refused and broken requests leave no file descriptor open."""
     engine.put("/info", b"{")
     client.ping()
     before = count_descriptors()
@@ -433,4 +433,4 @@ def test_hundreds_of_questions_leave_nothing_open(engine: EngineStandIn, client:
         for ask in (client.info, lambda: client.inspect(ID)):
             with pytest.raises(EngineError):
                 ask()
-    assert count_descriptors() <= before + 2  # of the server's last threads
+    assert count_descriptors() <= before + 2  # those of the server's last threads

@@ -1,4 +1,4 @@
-"""Following an engine's events: read, followed, cut off, repeated, and hung."""
+"""Tests of reading and following an engine's events, with interruptions, repetitions and hangs."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ DIED = {
 
 
 class Log:
-    """What a follower told, in the order that it told it."""
+    """The calls of a follower's callbacks, in order."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
         self._news = threading.Condition()
 
     def add(self, what: str) -> None:
-        """Remember it."""
+        """Append a callback's call to the log."""
         with self._news:
             self.told.append(what)
             self._news.notify_all()
 
     def wait(self, *expected: str) -> None:
-        """Wait until exactly this was told."""
+        """Wait until the callbacks were called exactly as expected."""
         with self._news:
             self._news.wait_for(lambda: len(self.told) >= len(expected), 10)
             assert self.told == list(expected)
@@ -69,13 +69,13 @@ class Log:
 
 @pytest.fixture
 def log() -> Log:
-    """What the follower told."""
+    """A log of the follower's callbacks."""
     return Log()
 
 
 @pytest.fixture
 def follower(engine: EngineStandIn, log: Log) -> Iterator[EventFollower]:
-    """Somebody who follows, quick to connect again and to doubt."""
+    """A follower that reconnects quickly and pings an engine soon if it sends no events."""
     client = EngineClient(engine.address, timeout_seconds=1.0)
     with_log = EventFollower(
         client,
@@ -90,7 +90,7 @@ def follower(engine: EngineStandIn, log: Log) -> Iterator[EventFollower]:
 
 
 def test_a_death_is_read_whole():
-    """Time to the nanosecond, exit code, image, Compose; other labels are left out."""
+    """A `die` event is read with time, exit code, image and Compose names, without other labels."""
     event = parse_event(json.dumps(DIED))
     assert event == ContainerEvent(
         time=1795299156.925307368,
@@ -124,7 +124,10 @@ def test_a_death_is_read_whole():
 def test_actions_have_docker_s_words(
     action: str, attributes: dict[str, str], expected: tuple[object, ...]
 ):
-    """Of Podman too; signals as numbers or by name; what belongs to another action is left out."""
+    """Podman's actions get Docker's names, and signals are read as numbers or by name.
+
+    The exit code and the signal are read only for the actions that they belong to.
+    """
     event = parse_event(write_event(action, **attributes))
     assert event is not None
     assert (event.action, event.exit_code, event.signal) == expected
@@ -145,18 +148,18 @@ def test_actions_have_docker_s_words(
     ],
 )
 def test_what_is_no_event_is_none(line: bytes):
-    """Broken, of something else, without an ID or an action, absurdly deep."""
+    """Invalid JSON, other kinds of events and events without an ID or an action are ignored."""
     assert parse_event(line) is None
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60))
 def test_any_line_is_an_event_or_none(line: bytes | str):
-    """Nothing is raised."""
+    """No line raises an exception."""
     parse_event(line)
 
 
 def test_old_events_are_read(engine: EngineStandIn):
-    """Between two times; a line that is no event is left out."""
+    """Past events between two times are returned, without lines that are not events."""
     lines = write_event("start") + b"{\n" + write_event("die", exitCode="1")
     engine.put("/events", lines)
     events = read_events(EngineClient(engine.address), since=5.0, until=2e9)
@@ -167,7 +170,7 @@ def test_old_events_are_read(engine: EngineStandIn):
 
 
 def test_events_come_once_connected(engine: EngineStandIn, follower: EventFollower, log: Log):
-    """First the connect, then each event, wherever its line is split; other lines are ignored."""
+    """The connection is reported first, then each event, regardless of how its line is split."""
     assert not follower.is_connected
     follower.start()
     log.wait("connected")
@@ -189,7 +192,7 @@ def test_events_come_once_connected(engine: EngineStandIn, follower: EventFollow
 def test_an_end_is_a_gap_and_is_followed_by_a_connect(
     engine: EngineStandIn, follower: EventFollower, log: Log, ending: str
 ):
-    """Whether the engine ends the stream as HTTP says or goes away: it goes on from there."""
+    """After a regular or an abrupt end of the stream, the follower reconnects at the last event."""
     follower.start()
     log.wait("connected")
     engine.send_event("start", time_nano=NANO)
@@ -200,7 +203,7 @@ def test_an_end_is_a_gap_and_is_followed_by_a_connect(
     assert (follower.gaps, follower.is_connected) == (1, True)
     subscriptions = [entry for entry in engine.requests if entry.path == "/events"]
     assert subscriptions[1].query["since"].startswith("1795299157.0000")
-    # The engine repeats what it still has of that moment.
+    # The engine repeats the events that it still has from this time on.
     engine.send_event("start", time_nano=NANO)
     engine.send_event("die", time_nano=NANO)
     log.wait("connected", "start", gap, "connected", "die")
@@ -209,7 +212,7 @@ def test_an_end_is_a_gap_and_is_followed_by_a_connect(
 def test_an_engine_that_goes_away_is_found_again(
     engine: EngineStandIn, follower: EventFollower, log: Log
 ):
-    """Meanwhile it says so, with the reason."""
+    """If the engine stops, the complaint gives the reason, and the follower reconnects later."""
     follower.start()
     log.wait("connected")
     engine.stop()
@@ -221,7 +224,7 @@ def test_an_engine_that_goes_away_is_found_again(
 
 
 def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path, log: Log):
-    """That nobody was there before is no gap."""
+    """An engine that does not run at the start is not a gap; the follower waits for the engine."""
     engine = EngineStandIn(tmp_path / "late.sock")
     follower = EventFollower(
         EngineClient(engine.address),
@@ -239,7 +242,7 @@ def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path, log: Log)
 
 
 def test_an_engine_that_hangs_is_noticed(engine: EngineStandIn, follower: EventFollower, log: Log):
-    """It is not connected then, but nothing is lost: when it wakes the events go on, no gap."""
+    """A hung engine counts as not connected, but its events arrive later, so there is no gap."""
     follower.start()
     log.wait("connected")
     with engine.hanging():
@@ -251,7 +254,7 @@ def test_an_engine_that_hangs_is_noticed(engine: EngineStandIn, follower: EventF
 
 
 def test_a_quiet_engine_stays_connected(engine: EngineStandIn, follower: EventFollower, log: Log):
-    """It is asked now and then whether it is there, and that is all."""
+    """An engine without events is pinged periodically and stays connected."""
     follower.start()
     wait_until(lambda: sum(entry.path == "/_ping" for entry in engine.requests) >= 3)
     assert follower.is_connected
@@ -262,7 +265,7 @@ def test_a_quiet_engine_stays_connected(engine: EngineStandIn, follower: EventFo
 def test_a_proxy_that_refuses_the_question_is_there(
     engine: EngineStandIn, follower: EventFollower, log: Log
 ):
-    """An engine that says no, answers."""
+    """An engine that refuses the ping with an error status counts as connected."""
     engine.put("/_ping", {"message": "forbidden"}, status=403)
     follower.start()
     wait_until(lambda: sum(entry.path == "/_ping" for entry in engine.requests) >= 2)
@@ -271,7 +274,10 @@ def test_a_proxy_that_refuses_the_question_is_there(
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_closing_is_quick(engine: EngineStandIn, log: Log):
-    """While it is quiet, while it hangs, and before it has begun; nothing is told after that."""
+    """Closing is quick if the engine sends no events, hangs or was never contacted.
+
+    No callback is called afterwards.
+    """
     client = EngineClient(engine.address, timeout_seconds=5)
     for hangs in (False, True):
         follower = EventFollower(
@@ -297,7 +303,7 @@ def test_closing_is_quick(engine: EngineStandIn, log: Log):
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_closing_while_nobody_answers_takes_a_second_at_most(engine: EngineStandIn):
-    """The subscription itself waits for the engine, longer than anybody would for the follower."""
+    """Closing waits about a second for a pending subscription, not for its timeout."""
     engine.awake.clear()
     client = EngineClient(engine.address, timeout_seconds=3)
     follower = EventFollower(
@@ -311,7 +317,7 @@ def test_closing_while_nobody_answers_takes_a_second_at_most(engine: EngineStand
 
 
 def test_what_is_remembered_is_bounded(engine: EngineStandIn, follower: EventFollower, log: Log):
-    """Three thousand events are told once each; five hundred are remembered."""
+    """Of three thousand events, each is reported once, and only the last 512 are remembered."""
     follower.start()
     log.wait("connected")
     for number in range(3000):

@@ -1,4 +1,4 @@
-"""Reading a folder of evidence that somebody collected."""
+"""Tests of reading a folder of evidence that was collected by hand."""
 
 import json
 import os
@@ -26,17 +26,17 @@ LIMIT = (
 
 
 def nano(seconds):
-    """Return a time as events have it."""
+    """Return a time in nanoseconds, as engine events contain it."""
     return round((TEN + seconds) * 1e9)
 
 
 def write_events(path, *lines):
-    """Write the file of events."""
+    """Write the file `events.jsonl`."""
     (path / "events.jsonl").write_bytes(b"".join(lines))
 
 
 def test_a_folder_of_every_file_becomes_one_body_of_evidence(tmp_path):
-    """Each file gives its part; what happened comes from the events."""
+    """All files are combined into one `Evidence`, and the container's end comes from the events."""
     (tmp_path / "inspect.json").write_text(json.dumps([write_inspection(TEN, TEN + 8)]))
     write_events(
         tmp_path,
@@ -75,7 +75,7 @@ def test_a_folder_of_every_file_becomes_one_body_of_evidence(tmp_path):
 
 
 def test_seconds_since_boot_are_dated_by_the_event_of_the_kill(tmp_path):
-    """The last kill of this container was at its last `oom`, whatever the boot's time was."""
+    """If the boot time is unknown, the last kill gets the time of the last `oom` event."""
     write_events(
         tmp_path,
         write_event("start", ID, time_nano=nano(0)),
@@ -89,7 +89,7 @@ def test_seconds_since_boot_are_dated_by_the_event_of_the_kill(tmp_path):
 
 
 def test_the_boot_time_of_the_host_dates_the_kernel_log(tmp_path):
-    """`boot_time` beside the members of the host goes before any guess."""
+    """The member `boot_time` of `host.json` dates the lines of the kernel log."""
     write_events(
         tmp_path,
         write_event("start", ID, time_nano=nano(0)),
@@ -102,7 +102,7 @@ def test_the_boot_time_of_the_host_dates_the_kernel_log(tmp_path):
 
 
 def test_a_kill_before_this_start_is_not_of_this_death(tmp_path):
-    """A container that was killed for memory and started again did not die of that."""
+    """A kill before the container's last start is not evidence for its last exit."""
     write_events(
         tmp_path,
         write_event("start", ID, time_nano=nano(100)),
@@ -114,7 +114,7 @@ def test_a_kill_before_this_start_is_not_of_this_death(tmp_path):
 
 
 def test_times_before_the_lines_tell_the_last_start_from_those_before(tmp_path):
-    """Of a log with `--timestamps` only the lines of this start are kept, without their times."""
+    """From a log with `--timestamps`, only the lines since the last start are kept."""
     (tmp_path / "inspect.json").write_text(json.dumps(write_inspection(TEN, TEN + 8)))
     (tmp_path / "log.txt").write_text(
         "2026-11-21T21:50:00.000000000Z of an earlier start\n"
@@ -125,7 +125,7 @@ def test_times_before_the_lines_tell_the_last_start_from_those_before(tmp_path):
 
 
 def test_times_that_the_program_writes_itself_stay():
-    """Only nine digits after the point on every line are `docker logs --timestamps`."""
+    """Only timestamps with nine decimal places, as `docker logs` writes them, are removed."""
     text = "2026-11-21T22:00:01Z epoch 1\n2026-11-21T22:00:02Z epoch 2\n"
     assert [(line.time, line.text) for line in parse_log(text)] == [
         (None, "2026-11-21T22:00:01Z epoch 1"),
@@ -134,7 +134,7 @@ def test_times_that_the_program_writes_itself_stay():
 
 
 def test_what_is_not_there_is_not_known(tmp_path):
-    """A log alone says nothing of events, state or kernel, and the folder gives the name."""
+    """From a log alone, all other values are unknown, and the folder's name is used."""
     folder = tmp_path / "bert"
     folder.mkdir()
     (folder / "log.txt").write_text("")
@@ -142,7 +142,7 @@ def test_what_is_not_there_is_not_known(tmp_path):
 
 
 def test_a_record_goes_before_the_other_files(tmp_path):
-    """What the journal saw is kept, and an inspection adds what it lacks."""
+    """The values of a journal record take precedence, and an inspection adds missing values."""
     record = Evidence("container", "train", id=ID, ended=TEN + 8, exit_code=137, log=("seen",))
     document = {"format": 1, "evidence": to_json(record), "verdict": {"reason": "unknown"}}
     (tmp_path / "evidence.json").write_text(json.dumps(document))
@@ -156,14 +156,14 @@ def test_a_record_goes_before_the_other_files(tmp_path):
 
 
 def test_evidence_by_itself_is_read_too(tmp_path):
-    """`evidence.json` may be a document of evidence without a verdict."""
+    """The file `evidence.json` may contain evidence without a verdict."""
     record = Evidence("run", "bert", exception="ValueError")
     (tmp_path / "evidence.json").write_text(json.dumps(to_json(record)))
     assert read_folder(tmp_path) == record
 
 
 def test_secrets_in_a_folder_are_masked(tmp_path):
-    """Whoever collected it by hand did not think of that."""
+    """Secrets in an inspection, in a log and in the engine's log are masked."""
     (tmp_path / "inspect.json").write_text(
         json.dumps(
             write_inspection(
@@ -195,7 +195,7 @@ def test_secrets_in_a_folder_are_masked(tmp_path):
     ],
 )
 def test_a_file_that_makes_no_sense_is_named(tmp_path, name, text, words):
-    """The message has the file and what is wrong, on one line."""
+    """The error message names the invalid file and the reason on one line."""
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigurationError) as raised:
         read_folder(tmp_path)
@@ -205,7 +205,7 @@ def test_a_file_that_makes_no_sense_is_named(tmp_path, name, text, words):
 
 
 def test_lines_that_are_no_events_are_passed_over(tmp_path):
-    """A line that was cut off does not spoil the others."""
+    """A truncated line in `events.jsonl` does not prevent the other events from being read."""
     write_events(
         tmp_path,
         write_event("start", ID, time_nano=nano(0)),
@@ -216,7 +216,7 @@ def test_lines_that_are_no_events_are_passed_over(tmp_path):
 
 
 def test_a_folder_without_evidence_says_what_belongs_there(tmp_path):
-    """An empty folder and a file are refused, each with the next step."""
+    """An empty folder and a missing folder are refused, and the messages say what to do."""
     with pytest.raises(ConfigurationError, match=r"no evidence in .*inspect\.json"):
         read_folder(tmp_path)
     with pytest.raises(ConfigurationError, match="is not a folder of evidence; name one with"):
@@ -239,7 +239,7 @@ LONGEST_SECONDS = 10.0  # of processor time, on a slow machine
 
 @pytest.mark.parametrize("name", FILES)
 def test_nothing_but_the_folder_is_read(tmp_path, name):
-    """A link in it, to whatever file, is named and not followed; so is a pipe, which nobody fills."""
+    """Symbolic links and pipes in the folder are refused, so that no other file is read."""
     outside = tmp_path / "outside"
     outside.write_text("Name: outside\nNamespace: secret\nContainers:\n")
     folder = tmp_path / "folder"
@@ -262,7 +262,7 @@ def test_nothing_but_the_folder_is_read(tmp_path, name):
     [*((name, "") for name in FILES), ("events.jsonl", "{}\n"), ("kernel.txt", "x\n")],
 )
 def test_a_huge_file_costs_no_more_than_its_end(tmp_path, name, line):
-    """One that begins with a terabyte of nothing, and ends with millions of short lines."""
+    """A file of more than a terabyte is refused, or only its end is read."""
     path = tmp_path / name
     with path.open("wb") as file:
         file.seek(1 << 40)
@@ -277,7 +277,7 @@ def test_a_huge_file_costs_no_more_than_its_end(tmp_path, name, line):
 
 
 def test_the_end_of_a_large_log_is_what_counts(tmp_path):
-    """The last lines of 40 MiB are read, not the first."""
+    """Of a log of 40 MiB, the last lines are read, not the first."""
     with (tmp_path / "log.txt").open("w") as log:
         for _ in range(40):
             log.write("x" * (1 << 20) + "\n")
@@ -287,7 +287,7 @@ def test_the_end_of_a_large_log_is_what_counts(tmp_path):
 
 @pytest.mark.parametrize("where", ["cgroup", "cgroup/memory.max"])
 def test_the_group_is_that_of_the_folder(tmp_path, where):
-    """Neither a link to another group nor a link in it is followed."""
+    """A symbolic link to another control group or to one of its files is not followed."""
     other = tmp_path / "other"
     other.mkdir()
     for name in ("memory.max", "memory.current"):
@@ -308,7 +308,7 @@ def test_the_group_is_that_of_the_folder(tmp_path, where):
 
 
 def test_a_record_that_somebody_wrote_is_masked_too(tmp_path):
-    """In texts, in commands and in logs."""
+    """Secrets in the texts, the command and the log of a supplied record are masked."""
     record = to_json(
         Evidence(
             "container",
@@ -329,7 +329,7 @@ def test_a_record_that_somebody_wrote_is_masked_too(tmp_path):
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1e308", "9" * 400, "-0.0", "9" * 19])
 def test_no_number_in_a_folder_costs_the_report(tmp_path, number):
-    """It is refused with its place, or the report is written."""
+    """For an extreme number, either an error names the value's place or the report is written."""
     record = to_json(
         Evidence(
             "container",
@@ -349,7 +349,7 @@ def test_no_number_in_a_folder_costs_the_report(tmp_path, number):
         try:
             evidence = read_folder(tmp_path)
         except ConfigurationError as error:
-            assert "evidence" in str(error)  # noqa: PT017 - one of the two
+            assert "evidence" in str(error)  # noqa: PT017 - a report is also allowed
             continue
         diagnosis = diagnose_evidence(evidence, asked=2e9, origin="folder")
         format_markdown(diagnosis)

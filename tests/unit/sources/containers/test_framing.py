@@ -1,4 +1,4 @@
-"""Answers, frames and lines, however their bytes are split."""
+"""Tests of parsing HTTP answers, log frames and lines from pieces of any size."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CUTS = st.lists(st.integers(0, len(LOG) + len(CHUNKED)), max_size=12)
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
-    """Split some bytes at these places."""
+    """Split bytes at the given positions."""
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     return [data[start:end] for start, end in pairwise(places)]
 
 
 @given(CUTS)
 def test_a_chunked_answer_is_put_together_however_it_comes(cuts: list[int]):
-    """Sizes in hexadecimal, with and without an extension; the last chunk is the end."""
+    """A chunked answer is decoded with and without chunk extensions, up to its last chunk."""
     decoder = AnswerDecoder()
     assert b"".join(decoder.feed(piece) for piece in split(CHUNKED, cuts)) == b"epoch 1 finished"
     assert (decoder.status, decoder.is_complete, decoder.ends_by_itself) == (200, True, True)
@@ -51,7 +51,7 @@ def test_a_chunked_answer_is_put_together_however_it_comes(cuts: list[int]):
 
 @given(CUTS)
 def test_a_counted_answer_ends_at_its_length(cuts: list[int]):
-    """What comes behind it is none of it."""
+    """Bytes after the answer's content length are ignored."""
     decoder = AnswerDecoder()
     assert b"".join(decoder.feed(piece) for piece in split(COUNTED, cuts)) == b"nothing her"
     assert (decoder.status, decoder.is_complete) == (404, True)
@@ -59,7 +59,7 @@ def test_a_counted_answer_ends_at_its_length(cuts: list[int]):
 
 @given(CUTS)
 def test_an_answer_without_a_length_lasts_as_long_as_the_connection(cuts: list[int]):
-    """It is never complete, and says so."""
+    """An answer without a length never counts as complete."""
     decoder = AnswerDecoder()
     got = b"".join(decoder.feed(piece) for piece in split(UNTIL_THE_END, cuts))
     assert got == b"as long as it lasts"
@@ -67,7 +67,7 @@ def test_an_answer_without_a_length_lasts_as_long_as_the_connection(cuts: list[i
 
 
 def test_an_empty_answer_is_complete_at_once():
-    """A length of nothing."""
+    """An answer with a content length of 0 is complete after its head."""
     decoder = AnswerDecoder()
     assert decoder.feed(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n") == b""
     assert decoder.is_complete
@@ -88,14 +88,14 @@ def test_an_empty_answer_is_complete_at_once():
     ],
 )
 def test_what_is_no_answer_is_refused(data: bytes):
-    """Another protocol, a head or a size without an end, a size that is none."""
+    """Another protocol, an endless head or chunk size and an invalid chunk size are refused."""
     with pytest.raises(FramingError):
         AnswerDecoder().feed(data)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_any_bytes_are_decoded_or_refused(pieces: list[bytes]):
-    """No other error comes of any bytes, as an answer or as a log."""
+    """Arbitrary bytes raise no exception other than `FramingError`."""
     for decoder in (AnswerDecoder(), LogDecoder()):
         with suppress(FramingError):
             for piece in pieces:
@@ -104,7 +104,7 @@ def test_any_bytes_are_decoded_or_refused(pieces: list[bytes]):
 
 @given(CUTS)
 def test_a_log_in_frames_gives_the_same_lines_however_it_comes(cuts: list[int]):
-    """A line may have several frames, and those of the other stream between them."""
+    """A line may consist of several frames, with frames of the other stream between them."""
     decoder = LogDecoder()
     assert [line for piece in split(LOG, cuts) for line in decoder.feed(piece)] == LINES
     assert decoder.unfinished == [b"no end"]
@@ -112,7 +112,7 @@ def test_a_log_in_frames_gives_the_same_lines_however_it_comes(cuts: list[int]):
 
 @given(CUTS)
 def test_the_log_of_a_terminal_is_taken_as_it_is(cuts: list[int]):
-    """There are no frames, and lines end as terminals end them."""
+    """The log of a terminal has no frames, and its lines end with CR LF."""
     text = b"\x1b[1mstep 1\x1b[0m\r\nstep 2\r\nno end"
     decoder = LogDecoder()
     lines = [line for piece in split(text, cuts) for line in decoder.feed(piece)]
@@ -121,20 +121,20 @@ def test_the_log_of_a_terminal_is_taken_as_it_is(cuts: list[int]):
 
 
 def test_a_log_that_is_too_short_to_tell_is_a_line():
-    """Two bytes may be the beginning of a frame; at the end they are what they are."""
+    """Two bytes that may begin a frame header are an unfinished line until more bytes arrive."""
     decoder = LogDecoder()
     assert decoder.feed(b"\x01\x00") == []
     assert decoder.unfinished == [b"\x01\x00"]
 
 
 def test_a_frame_without_a_header_is_refused():
-    """After the first frame, there must be frames."""
+    """After a first frame, bytes without a frame header are refused."""
     with pytest.raises(FramingError, match="header"):
         LogDecoder().feed(write_frame(b"step 1\n") + b"step 2\n and more")
 
 
 def test_a_frame_of_four_gigabytes_holds_nothing_up():
-    """What comes of it is given line by line; nobody waits for all of it."""
+    """The lines of a frame are returned before the whole frame has been received."""
     decoder = LogDecoder()
     assert decoder.feed(b"\x01\0\0\0\xff\xff\xff\xffstep 1\nst") == [b"step 1"]
     assert decoder.unfinished == [b"st"]
@@ -142,7 +142,7 @@ def test_a_frame_of_four_gigabytes_holds_nothing_up():
 
 @given(st.lists(st.integers(1, 300), max_size=8))
 def test_of_a_very_long_line_both_ends_stay(sizes: list[int]):
-    """A quarter of the beginning and three quarters of the end, however it comes."""
+    """A long line keeps its beginning, a quarter of the limit, and its end, three quarters."""
     splitter = LineSplitter(40)
     line = b"Start:   3%" + b"\r 50%" * 200 + b"\rTraceback (most recent"
     places = [sum(sizes[: count + 1]) for count in range(len(sizes))]
@@ -152,7 +152,7 @@ def test_of_a_very_long_line_both_ends_stay(sizes: list[int]):
 
 
 def test_a_line_without_an_end_does_not_grow():
-    """A million bytes hold no more than a few."""
+    """Of a line of a million bytes without an end, only a limited number of bytes is stored."""
     splitter = LineSplitter(100)
     for _ in range(1000):
         splitter.feed(b"x" * 1000)
@@ -161,7 +161,7 @@ def test_a_line_without_an_end_does_not_grow():
 
 
 def test_only_the_last_lines_are_kept():
-    """Whichever bound is reached first, lines or bytes, lets the oldest go."""
+    """The oldest lines are dropped if the number of lines or bytes exceeds its limit."""
     few = LastLines(most_lines=2, most_bytes=100)
     few.add([b"one", b"two", b"three"])
     assert few.read() == ("two", "three")

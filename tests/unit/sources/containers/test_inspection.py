@@ -1,4 +1,4 @@
-"""What engines say of one container: recorded from Docker 20.10, and in Podman's shape."""
+"""Tests of parsing inspections recorded from Docker 20.10 or written in Podman's format."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ JSON = st.recursive(
 
 
 def read(name: str) -> dict[str, object]:
-    """Read a recorded inspection."""
+    """Return a recorded inspection."""
     found = json.loads((FOLDER / f"{name}.json").read_text())
     assert isinstance(found, dict)
     return found
 
 
 def test_a_container_that_is_unhealthy():
-    """All of its state and settings; of its environment the names alone."""
+    """The state and the settings are read completely, but variables only by name."""
     container = "3183ce008323cfafc3e8d05372a6b0635e82be4a25540883ef37e8a9d3949fe2"
     found = parse_inspection(read("unhealthy"))
     assert found == Inspection(
@@ -96,7 +96,7 @@ def test_a_container_that_is_unhealthy():
 
 
 def test_a_container_that_the_kernel_killed():
-    """Its limit, its end, and what the engine knows of the kill."""
+    """The memory limit, the exit code and the engine's OOM flag are read."""
     found = parse_inspection(read("oom"))
     assert found.state == State(
         status="exited",
@@ -110,7 +110,7 @@ def test_a_container_that_the_kernel_killed():
 
 
 def test_a_container_whose_gpus_were_refused():
-    """It was never started; it asked for GPUs, and its Python writes at once."""
+    """For a container that was never started, the error, the state and the settings are read."""
     found = parse_inspection(read("gpus_refused"))
     assert found.state == State(
         status="created",
@@ -123,7 +123,7 @@ def test_a_container_whose_gpus_were_refused():
 
 
 def test_a_command_with_a_secret():
-    """The secret is masked, and `-u` is found inside the shell's text."""
+    """A secret in the command is masked, and Python's `-u` is found inside a shell command."""
     found = parse_inspection(read("created_with_terminal")).settings
     assert found.command == ("sh", "-c", "python -X dev -u train.py --token=***")
     assert found.is_unbuffered
@@ -131,14 +131,14 @@ def test_a_command_with_a_secret():
 
 
 def test_a_command_that_is_not_there():
-    """The engine's error tells which."""
+    """The engine's error names the command that was not found."""
     state = parse_inspection(read("no_such_command")).state
     assert (state.status, state.exit_code) == ("created", 127)
     assert 'exec: "nosuchcmd": executable file not found in $PATH' in state.error
 
 
 def test_podman_while_it_runs():
-    """No health check has an empty status; a device of NVIDIA's is a wish for GPUs."""
+    """An empty health status counts as none, and an NVIDIA device as a request for GPUs."""
     found = parse_inspection(read("podman_running"))
     assert (found.name, found.image) == ("train", "localhost/train:latest")
     assert (found.compose_project, found.compose_service) == ("vision", "trainer")
@@ -158,7 +158,7 @@ def test_podman_while_it_runs():
 
 
 def test_podman_when_it_has_stopped():
-    """A status of its own, no flags, and a name without a slash."""
+    """Podman's status `stopped`, its missing flags and a name without a slash are supported."""
     found = parse_inspection(read("podman_stopped"))
     assert (found.name, found.image, found.pid) == ("train", "localhost/train:latest", None)
     assert found.restart_count is None
@@ -179,7 +179,7 @@ def test_podman_when_it_has_stopped():
     ],
 )
 def test_a_status_is_told_from_flags(state: dict[str, object], status: str):
-    """A paused or restarting container counts as running too."""
+    """Without a status, the flags determine it, and paused or restarting outranks running."""
     assert parse_inspection({"State": state}).state.status == status
 
 
@@ -197,7 +197,7 @@ def test_a_status_is_told_from_flags(state: dict[str, object], status: str):
     ],
 )
 def test_a_wish_for_gpus_has_many_shapes(host: dict[str, object], wants_gpus: bool):  # noqa: FBT001
-    """By runtime, by request, by device, by CDI."""
+    """GPUs can be requested by runtime, by device request, by device or by CDI name."""
     assert parse_inspection({"HostConfig": host}).settings.wants_gpus is wants_gpus
 
 
@@ -212,32 +212,32 @@ def test_a_wish_for_gpus_has_many_shapes(host: dict[str, object], wants_gpus: bo
     ],
 )
 def test_python_is_told_to_write_at_once(command: list[str], is_unbuffered: bool):  # noqa: FBT001
-    """By an option of Python's own, not of the program."""
+    """Output is unbuffered if `-u` is an option of Python, but not if it is one of the program."""
     found = parse_inspection({"Config": {"Cmd": command}}).settings
     assert found.is_unbuffered is is_unbuffered
 
 
 @pytest.mark.parametrize("option", ["-X", "-W", "-Xa", "-a", "python", "-X -a", "python -X"])
 def test_a_long_command_costs_little(option: str):
-    """The work grows with the length alone: any container of the machine may have any command."""
+    """A very long command, which any container may have, is parsed in linear time."""
     command = ["python", *option.split() * 20_000, "train.py"]
     assert not parse_inspection({"Config": {"Cmd": command}}).settings.is_unbuffered
 
 
 def test_an_empty_variable_does_not_unbuffer():
-    """Python takes `PYTHONUNBUFFERED=` for not set."""
+    """Python treats an empty `PYTHONUNBUFFERED` as not set."""
     assert not parse_inspection({"Config": {"Env": ["PYTHONUNBUFFERED="]}}).settings.is_unbuffered
 
 
 def test_the_key_to_a_log_is_masked():
-    """Where logs are sent may need a token."""
+    """A token in the options of the log driver is masked."""
     log = {"Type": "splunk", "Config": {"splunk-token": "8f7e6d5c-secret", "tag": "train"}}
     found = parse_inspection({"HostConfig": {"LogConfig": log}}).settings
     assert found.log_options == (("splunk-token", "***"), ("tag", "train"))
 
 
 def test_errors_and_probes_are_masked_and_short():
-    """What a person wrote may hold a secret, and may be long."""
+    """Secrets in errors and probes are masked, and a probe's output is cut to 2048 characters."""
     probe = {"End": "never", "ExitCode": -1, "Output": "x" * 5000}
     log = [{"Output": "Authorization: Bearer abcdefghijklmnop"}, probe]
     state = parse_inspection(
@@ -251,13 +251,13 @@ def test_errors_and_probes_are_masked_and_short():
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(["Id", "State", "Config", "HostConfig", "Mounts"]), JSON))
 def test_any_document_is_an_inspection(document: dict[str, object]):
-    """Whatever is in it, nothing is raised."""
+    """No document raises an exception."""
     parse_inspection(document)
     parse_listing(document)
 
 
 def test_a_line_of_the_list():
-    """Names that other containers have for it are left out."""
+    """The container's own name is read, not the names that linked containers use for it."""
     document = {
         "Id": "ab12",
         "Names": ["/web/trainer", "/train"],
@@ -282,5 +282,5 @@ def test_a_line_of_the_list():
     ],
 )
 def test_an_engine_is_described(version: dict[str, object], description: str):
-    """Podman names itself among its components."""
+    """Podman is recognized by the name of one of its components."""
     assert describe_engine(version) == description

@@ -1,4 +1,4 @@
-"""The journal of deaths under bad conditions."""
+"""Tests of the journal of deaths under unfavorable conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainvitals.verdicts.causes.judge import judge
 
 
 def write(journal: Journal, evidence: Evidence) -> Path:
-    """Write a record of it."""
+    """Write a record of evidence and its verdict, and return the record's path."""
     return journal.write(evidence, judge(evidence))
 
 
@@ -32,7 +32,7 @@ def write(journal: Journal, evidence: Evidence) -> Path:
     ],
 )
 def test_no_name_and_no_time_leads_out_of_the_folder(tmp_path, name, id_, ended, expected):
-    """What an engine gives for name, ID and time makes a plain file name."""
+    """Any name, ID and time of a container result in a plain file name inside the folder."""
     journal = Journal(tmp_path / "deaths")
     path = write(journal, Evidence("container", name, id_, ended=ended, exit_code=1))
     assert path == tmp_path / "deaths" / expected
@@ -40,7 +40,7 @@ def test_no_name_and_no_time_leads_out_of_the_folder(tmp_path, name, id_, ended,
 
 
 def test_a_name_of_a_process_that_is_no_text_is_written(tmp_path):
-    """Bytes that are no text, which any process can have in its name, become question marks."""
+    """Invalid bytes in a process name are written as question marks."""
     journal = Journal(tmp_path)
     host = Host(1.0, biggest=(("py\udcff (7)", 5),))
     path = write(journal, Evidence("container", "train", host=host, exit_code=1))
@@ -48,7 +48,7 @@ def test_a_name_of_a_process_that_is_no_text_is_written(tmp_path):
 
 
 def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path):
-    """Where there is no room the error says which file and what to do, and no draft stays."""
+    """If a record cannot be written, the error names the file, and no temporary file remains."""
     program = f"""
 import resource, signal, sys
 sys.path[:0] = {sys.path!r}
@@ -75,7 +75,7 @@ except SourceError as error:
 
 
 def test_a_journal_that_is_no_folder_is_told_of(tmp_path):
-    """Reading says what cannot be read; a folder that is not there yet is empty."""
+    """A journal path that is a file raises an error; a missing folder is an empty journal."""
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match=f"cannot read {tmp_path}/file: Not a directory"):
         Journal(tmp_path / "file").read_entries()
@@ -83,7 +83,7 @@ def test_a_journal_that_is_no_folder_is_told_of(tmp_path):
 
 
 def test_of_many_bytes_the_oldest_go_and_the_newest_stays(tmp_path):
-    """A record that is larger than all may be is kept while it is the newest."""
+    """The newest record is kept even if it alone exceeds the size limit of the journal."""
     journal = Journal(tmp_path, most_bytes=3000)
     for number in range(3):
         log = (json.dumps("x" * 2000),)
@@ -94,7 +94,7 @@ def test_of_many_bytes_the_oldest_go_and_the_newest_stays(tmp_path):
 
 
 def test_the_usual_folder_is_named_by_the_environment(monkeypatch):
-    """A named folder goes before root's and a user's own."""
+    """`TRAINVITALS_JOURNAL_DIR` takes precedence over the default folders of root and users."""
     assert default_journal({"TRAINVITALS_JOURNAL_DIR": "/j"}) == Path("/j")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert default_journal({}) == Path("/var/lib/trainvitals/deaths")

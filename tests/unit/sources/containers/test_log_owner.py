@@ -1,4 +1,4 @@
-"""Which lines of a host may be about the program of a log: by time, container, PID, GPU and name."""
+"""Tests of selecting the host's lines that may concern the program that wrote a log."""
 
 import datetime as dt
 
@@ -16,7 +16,7 @@ HOUR, DAY = 3600.0, 86_400.0
 
 
 def write_log(*more, zone="Z"):
-    """Return a log from noon to ten past, whose program writes the times."""
+    """Return a log from 12:00 to 12:10 whose program writes timestamps, its PID and its GPU."""
     return (
         f"2025-03-04T12:00:00{zone} fit: pid 21934 on cuda:0, gpu pci 0000:3B:00",
         *more,
@@ -25,12 +25,12 @@ def write_log(*more, zone="Z"):
 
 
 def kill(task="python3", *, time=NOON + 600, pid=31001, group=SCOPE):
-    """Return a kill of a process of a container."""
+    """Return an OOM kill of a process in a container."""
     return OomKill(time, "CONSTRAINT_MEMCG", group, group, task, pid)
 
 
 def xid(code=31, text=", name=python3, Ch 2", *, time=NOON + 300, bus="0000:3b:00", pid=21934):
-    """Return an error of a GPU."""
+    """Return a GPU error."""
     return XidError(time, bus, code, f"pid={pid}{text}", pid)
 
 
@@ -53,7 +53,7 @@ def xid(code=31, text=", name=python3, Ch 2", *, time=NOON + 300, bus="0000:3b:0
     ],
 )
 def test_a_kill_is_of_the_log_by_name_and_time_or_pid(other, is_own):
-    """A scope of a container by itself ties nothing to a log."""
+    """A kill may concern a log if the PID matches, or if both the name and the time match."""
     assert read_owner(write_log()).may_own_kill(other) is is_own
 
 
@@ -69,7 +69,7 @@ def test_a_kill_is_of_the_log_by_name_and_time_or_pid(other, is_own):
     ],
 )
 def test_a_log_that_names_the_container_or_the_language_is_tied_to_the_kill(line, task):
-    """The default name of a container's host is its ID."""
+    """A kill may concern a log that names the container or the killed interpreter's language."""
     assert read_owner(write_log(line)).may_own_kill(kill(task))
 
 
@@ -85,7 +85,7 @@ def test_a_log_that_names_the_container_or_the_language_is_tied_to_the_kill(line
     ],
 )
 def test_a_word_or_a_printed_line_of_the_kernel_ties_no_kill_to_a_log(line, task):
-    """Monitors print what other programs met, and some names of programs are ordinary words."""
+    """Ordinary words and kernel lines printed by a monitor do not relate a kill to the log."""
     assert not read_owner(write_log(line)).may_own_kill(kill(task))
 
 
@@ -94,8 +94,8 @@ def test_a_word_or_a_printed_line_of_the_kernel_ties_no_kill_to_a_log(line, task
     [
         (xid(), True),
         (xid(79, ", name=<unknown>, GPU has fallen off the bus."), True),
-        (xid(pid=21990), True),  # a child
-        (xid(119, ", name=NvmlTask, Timeout", pid=88_000), True),  # of the GPU, whoever met it
+        (xid(pid=21990), True),  # a child process
+        (xid(119, ", name=NvmlTask, Timeout", pid=88_000), True),  # an error of the GPU itself
         (xid(bus="0000:af:00", pid=88_000), False),
         (xid(pid=88_000), False),
         (xid(text=", name=blender, Ch 2", pid=21990), False),
@@ -103,12 +103,12 @@ def test_a_word_or_a_printed_line_of_the_kernel_ties_no_kill_to_a_log(line, task
     ],
 )
 def test_an_xid_is_of_the_log_by_gpu_process_and_time(other, is_own):
-    """The log names its PID and its GPU."""
+    """A GPU error is selected by the GPU and PID that the log names, and by time."""
     assert bool(read_owner(write_log()).select_xids((other,))) is is_own
 
 
 def test_an_xid_without_a_process_is_of_the_one_that_the_others_name():
-    """The remapping of a row follows the error of another program."""
+    """A GPU error without a process belongs to the process that the GPU's other errors name."""
     log = ("2025-03-04 12:00:00 start, pid=21934", "2025-03-04 12:10:00 step 9")
     remap = XidError(NOON + 301, "0000:af:00", 63, "pid='<unknown>', name=<unknown>, Row Remapper")
     assert not read_owner(log).select_xids((xid(bus="0000:af:00", pid=88_000), remap))
@@ -116,7 +116,7 @@ def test_an_xid_without_a_process_is_of_the_one_that_the_others_name():
 
 
 def test_a_log_of_several_ranks_names_the_gpu_of_one():
-    """The errors of the others are theirs as well."""
+    """If a log has several ranks, errors of GPUs that the log does not name are selected too."""
     assert read_owner(write_log("[rank1]: ready")).select_xids((xid(bus="0000:af:00", pid=21940),))
 
 
@@ -139,13 +139,13 @@ APP = "/user.slice/user-7.slice/user@7.service/app.slice/app-gnome-{}-99.scope"
     ],
 )
 def test_a_guards_victim_and_a_crash_name_whom_they_are_about(lines, is_own):
-    """What a guard considered belongs to what it killed."""
+    """A crash or an OOM daemon's kill is selected only if its victim may be the log's program."""
     dated = tuple(DatedLine(NOON + 60, line) for line in lines)
     assert read_owner(write_log()).select(dated) == (dated if is_own else ())
 
 
 def test_the_times_of_a_log_are_those_of_its_collector_or_its_own():
-    """Logs without times may be of any time."""
+    """A log's times come from its collector or its lines; a log without times fits any time."""
     assert find_times((DatedLine(5.0, "a"), DatedLine(9.0, "2025-03-04 12:00:00 b"))) == (5.0, 9.0)
     assert find_times(("[2025-03-04 12:00:00,123] [INFO] a", "2025-03-04 12:99:00 b"))
     assert find_times(("step 1", "I0304 12:00:00 step 2")) is None
@@ -154,7 +154,7 @@ def test_the_times_of_a_log_are_those_of_its_collector_or_its_own():
 
 
 def read(tmp_path, log, kernel):
-    """Return the evidence of a log and a kernel log."""
+    """Write a log and a kernel log to files, and return the evidence of both."""
     paths = tmp_path / "fit.log", tmp_path / "kernel.log"
     for path, lines in zip(paths, (log, kernel), strict=True):
         path.write_text("\n".join(lines) + "\n")
@@ -166,14 +166,14 @@ BOOT = "Mar  2 07:00:00 node7 kernel: Linux version 6.1.0-20-amd64 (debian@lists
 
 
 def test_a_shutdown_days_before_the_log_is_not_of_it(tmp_path):
-    """A date without a year is that of the log."""
+    """A shutdown two days before the log is not selected; missing years are the log's year."""
     assert not read(tmp_path, write_log(), (DOWN, BOOT)).kernel_lines
     near = DOWN.replace("Mar  2 01:00:00", "Mar  4 12:10:20")
     assert read(tmp_path, write_log(), (near,)).kernel_lines
 
 
 def test_of_a_log_without_times_the_last_boot_is_its_machine(tmp_path):
-    """A kernel log that counts from boot has no dates to compare either."""
+    """If times cannot be compared, only kernel lines after the last boot are selected."""
     log = ("step 1 loss 2.0", "step 2 loss 1.9")
     assert not read(tmp_path, log, (DOWN, BOOT)).kernel_lines
     assert read(tmp_path, log, (BOOT, DOWN)).kernel_lines
@@ -185,7 +185,7 @@ def test_of_a_log_without_times_the_last_boot_is_its_machine(tmp_path):
 
 
 def test_a_kill_of_another_is_told_and_not_taken(tmp_path):
-    """It is in the report, and no kill of the log's program."""
+    """A kill of another program is included as a kernel line, but not as an OOM kill."""
     line = (
         "[ 4711.000001] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
         f"oom_memcg={SCOPE},task_memcg={SCOPE},task=java,pid=31001,uid=0"
@@ -199,20 +199,20 @@ def test_a_kill_of_another_is_told_and_not_taken(tmp_path):
 
 
 def test_a_log_that_goes_on_long_after_an_event_is_not_of_it():
-    """Ranks that wait for the killed one write until their collective operation times out."""
+    """An event is not selected if the log goes on longer than ranks wait for a killed rank."""
     log = [f"2025-03-04 {hour:02d}:07:00 step {hour} loss 1.2" for hour in range(9, 15)]
     owner = read_owner(log)
     _first, last = owner.times
     assert not owner.may_own_kill(kill(time=last - 4000))
     assert owner.may_own_kill(kill(time=last - 600))
-    assert owner.may_own_kill(kill(time=last - 3600))  # perhaps now, in another time zone
+    assert owner.may_own_kill(kill(time=last - 3600))  # the log may use another zone
     lost = ", GPU has fallen off the bus."
     assert owner.select_xids([xid(79, lost, time=last - 4000)]) == ()
     assert len(owner.select_xids([xid(79, lost, time=last - 600)])) == 1
 
 
 def test_a_log_that_keeps_its_pace_after_a_kill_is_not_of_the_killed_program():
-    """Ranks that wait for the killed one are silent until their collective operation times out."""
+    """A kill is not selected if the log goes on at its usual pace; waiting ranks write nothing."""
     stamps = [
         f"2025-03-04 12:{minute:02d}:{second:02d} step"
         for minute in range(30)
@@ -224,7 +224,10 @@ def test_a_log_that_keeps_its_pace_after_a_kill_is_not_of_the_killed_program():
 
 
 def test_a_kill_without_a_time_is_the_one_that_the_log_reports_and_goes_on_after():
-    """A sandbox, or an earlier attempt in the same file, was killed; this program was not."""
+    """Without times, a log that goes on long after its report of a kill does not own the kill.
+
+    The report may be of a sandbox or of an earlier attempt in the same file.
+    """
     steps = [f"step {at} loss 1.2" for at in range(90)]
     log = [*steps, "[sandbox] case 9: exit 137, Killed", *steps]
     assert not read_owner(log, is_dated=False).may_own_kill(kill())
@@ -236,12 +239,12 @@ def test_a_kill_without_a_time_is_the_one_that_the_log_reports_and_goes_on_after
     ("pid", "is_own"), [(21990, True), (21934 + 60_000, True), (3_310_411, False), (4_000, False)]
 )
 def test_a_kill_has_a_pid_that_a_child_of_the_log_may_have(pid, is_own):
-    """PIDs grow: those of a program's children are larger than its own, and not by millions."""
+    """A child's PID is larger than the PID of the log's program, but not by millions."""
     assert read_owner(write_log()).may_own_kill(kill(pid=pid)) is is_own
 
 
 def test_a_time_within_a_line_counts_where_no_line_begins_with_one():
-    """With a time zone, so that it is one: not a name, and not a number."""
+    """If no line begins with a timestamp, timestamps with a time zone inside lines are used."""
     log = ("[entry] host 9c1f2a  2025-03-04T12:00:00Z", "[entry] 137 at 2025-03-04T12:10:00+00:00")
     assert find_times(log) == (NOON, NOON + 600)
     assert find_times(("build 137 of 2025-03-04T12:00:00",)) is None
@@ -249,7 +252,7 @@ def test_a_time_within_a_line_counts_where_no_line_begins_with_one():
 
 
 def test_the_end_of_a_log_may_have_no_time():
-    """Its first lines have one, and those of the steps have none."""
+    """If the last lines have no timestamps, the log may end up to a day after its last time."""
     log = (*write_log(), *[f"step {at} loss 1.2" for at in range(90)])
     assert read_owner(log).may_be_at(NOON + 5 * HOUR)
     assert not read_owner(write_log()).may_be_at(NOON + 5 * HOUR)
@@ -257,7 +260,7 @@ def test_the_end_of_a_log_may_have_no_time():
 
 
 def test_a_log_that_is_written_often_ended_soon_after_its_last_line():
-    """What happened half an hour later happened to another program."""
+    """An event half an hour after the last line of a frequently written log is not selected."""
     often = [f"2025-03-04T12:0{at // 6}:{at % 6}0Z step {at}" for at in range(60)]
     assert read_owner(often).may_be_at(NOON + 800)
     assert not read_owner(often).may_be_at(NOON + 2400)
@@ -265,7 +268,7 @@ def test_a_log_that_is_written_often_ended_soon_after_its_last_line():
 
 
 def test_a_line_of_ray_or_of_a_rank_begins_with_its_process():
-    """The time stands behind it."""
+    """A timestamp is found after the prefix that Ray or a rank writes before each line."""
     log = (
         "(Actor pid=50310) [2025-03-04T12:00:00Z] [INFO] init",
         "[rank3]: 2025-03-04T12:10:00Z x",
@@ -274,7 +277,7 @@ def test_a_line_of_ray_or_of_a_rank_begins_with_its_process():
 
 
 def test_times_without_a_zone_are_those_of_the_kernel_log():
-    """`journalctl -o short-iso` names the zone of the machine, which wrote both."""
+    """Timestamps without a time zone are read in the time zone that the kernel log names."""
     kernel = "2025-03-04T13:10:00+0100 gs4 kernel: usb 1-7: USB disconnect\n"
     assert find_zone(kernel) == "+0100"
     assert find_zone("[ 12.1] usb 1-7: USB disconnect") == ""
@@ -290,14 +293,14 @@ def test_times_without_a_zone_are_those_of_the_kernel_log():
     ],
 )
 def test_what_a_terminal_started_may_be_the_job(unit, is_own):
-    """Programs of a desktop have scopes of their own, with their names."""
+    """A kill in the scope of a terminal may concern the log, unlike that of a desktop program."""
     line = f"lab3 systemd-oomd[811]: Killed /user.slice/app.slice/{unit} due to memory pressure"
     selected = read_owner(write_log()).select([DatedLine(NOON + 600, line)])
     assert bool(selected) is is_own
 
 
 def test_a_worker_that_the_log_reports_as_killed_may_have_another_pid_in_its_container():
-    """The PID namespace of a container that runs for long has large numbers too."""
+    """A killed worker in a container may have a smaller PID in the log than on the host."""
     log = (
         "fit: pid 6122",
         "RuntimeError: DataLoader worker (pid 6122) is killed by signal: Killed.",

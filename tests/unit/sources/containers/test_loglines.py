@@ -1,4 +1,4 @@
-"""Keeping the last lines of containers: a stand-in writes, ends, breaks off, floods and refuses."""
+"""Tests of keeping containers' last log lines, with a stand-in that ends, breaks or floods logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = "b" * 64
 
 @pytest.fixture
 def ring(engine: EngineStandIn) -> Iterator[LogRing]:
-    """A ring for two containers and three lines each, quick to try again."""
+    """A ring for two containers and three lines each, with a short retry time."""
     client = EngineClient(engine.address, timeout_seconds=1.0)
     small = LogRing(client, most_containers=2, most_lines=3, retry_seconds=0.05)
     small.start()
@@ -29,18 +29,18 @@ def ring(engine: EngineStandIn) -> Iterator[LogRing]:
 
 
 def path_of(container: str) -> str:
-    """Where its log is asked for."""
+    """Return the path of the request for a container's log."""
     return f"/containers/{container}/logs"
 
 
 def write(engine: EngineStandIn, text: bytes, container: str = TRAIN) -> None:
-    """Have a container write something, once its log is followed."""
+    """Write text to a container's log as soon as the log is followed."""
     engine.await_streams(path_of(container))
     engine.send(path_of(container), write_frame(text))
 
 
 def test_the_last_lines_are_kept_after_the_end(engine: EngineStandIn, ring: LogRing):
-    """Of both streams, also what did not end in a line end; they stay until they are let go."""
+    """The last lines of both streams, and an unfinished line, are kept until they are dropped."""
     ring.watch(TRAIN)
     write(engine, b"step 1\nstep 2\nstep 3\n")
     engine.send(path_of(TRAIN), write_frame(b"HF_TOKEN=hf_0123456789abcdefABCDEF\n", channel=2))
@@ -64,7 +64,7 @@ def test_the_last_lines_are_kept_after_the_end(engine: EngineStandIn, ring: LogR
 
 
 def test_a_quiet_container_has_no_lines_yet(engine: EngineStandIn, ring: LogRing):
-    """That is another thing than one that nobody watches."""
+    """A watched container without output has no lines; an unwatched container has None."""
     ring.watch(TRAIN)
     wait_until(lambda: ring.lines(TRAIN) == ())
     assert ring.lines(OTHER) is None
@@ -73,7 +73,7 @@ def test_a_quiet_container_has_no_lines_yet(engine: EngineStandIn, ring: LogRing
 
 
 def test_a_container_that_says_nothing_ends(engine: EngineStandIn, ring: LogRing):
-    """Its log's end is an end."""
+    """The end of a log without any line is noticed."""
     ring.watch(TRAIN)
     engine.await_streams(path_of(TRAIN))
     engine.end(path_of(TRAIN))
@@ -82,7 +82,7 @@ def test_a_container_that_says_nothing_ends(engine: EngineStandIn, ring: LogRing
 
 
 def test_one_that_is_watched_too_early_is_watched_again(engine: EngineStandIn, ring: LogRing):
-    """The log of a container that was not started ends at once, and it may have one later."""
+    """The log of a container that has not started yet ends at once and can be followed again."""
     ring.watch(TRAIN)
     engine.await_streams(path_of(TRAIN))
     engine.end(path_of(TRAIN))
@@ -94,7 +94,7 @@ def test_one_that_is_watched_too_early_is_watched_again(engine: EngineStandIn, r
 
 
 def test_a_terminal_s_log_is_read_as_it_is(engine: EngineStandIn, ring: LogRing):
-    """Nobody has to say that it has one."""
+    """The log of a container with a terminal is recognized by its content."""
     ring.watch(TRAIN)
     engine.await_streams(path_of(TRAIN))
     engine.send(path_of(TRAIN), b"one\r\ntwo\r\n")
@@ -103,7 +103,7 @@ def test_a_terminal_s_log_is_read_as_it_is(engine: EngineStandIn, ring: LogRing)
 
 @pytest.mark.parametrize("status", [404, 409, 501])
 def test_a_log_that_cannot_be_read_has_no_lines(engine: EngineStandIn, ring: LogRing, status: int):
-    """A driver that keeps nothing, or a container that is gone; it is not asked again."""
+    """A log that the engine refuses to return has no lines and is not requested again."""
     engine.refuse(path_of(TRAIN), status, "no")
     ring.watch(TRAIN)
     assert ring.await_end(TRAIN, 10)
@@ -113,7 +113,7 @@ def test_a_log_that_cannot_be_read_has_no_lines(engine: EngineStandIn, ring: Log
 
 
 def test_lines_stay_while_the_engine_is_away(engine: EngineStandIn, ring: LogRing):
-    """When it is back, the log is read once more from the same place, and no line comes twice."""
+    """After an interruption, the log is read again from the same time without repeated lines."""
     ring.watch(TRAIN, since=5.5)
     write(engine, b"step 1\nstep 2\n")
     wait_until(lambda: ring.lines(TRAIN) == ("step 1", "step 2"))
@@ -129,7 +129,7 @@ def test_lines_stay_while_the_engine_is_away(engine: EngineStandIn, ring: LogRin
 
 
 def test_lines_stay_when_the_log_is_gone_after_a_break(engine: EngineStandIn, ring: LogRing):
-    """What was read before is more than what can be read now."""
+    """The lines that were read before an interruption are kept if the log no longer exists."""
     ring.watch(TRAIN)
     write(engine, b"step 1\n")
     wait_until(lambda: ring.lines(TRAIN) == ("step 1",))
@@ -140,9 +140,9 @@ def test_lines_stay_when_the_log_is_gone_after_a_break(engine: EngineStandIn, ri
 
 
 def test_a_new_start_begins_anew(engine: EngineStandIn, ring: LogRing):
-    """Watching once more changes nothing, but with another start it does.
+    """A container is followed again only if it has been restarted.
 
-    An engine says that a container has started some milliseconds after it did.
+    The log is read from 0.2 s before the start, as engines report the start a little late.
     """
     ring.watch(TRAIN, since=1.0)
     write(engine, b"first run\n")
@@ -157,7 +157,10 @@ def test_a_new_start_begins_anew(engine: EngineStandIn, ring: LogRing):
 
 
 def test_one_more_takes_the_place_of_one_that_ended(engine: EngineStandIn, ring: LogRing):
-    """Else of the oldest; the streams of those that went are closed."""
+    """An additional container replaces one that has ended, otherwise the oldest one.
+
+    The stream of the replaced container is closed.
+    """
     ring.watch("1" * 64)
     ring.watch("2" * 64)
     engine.await_streams(path_of("2" * 64))
@@ -171,11 +174,11 @@ def test_one_more_takes_the_place_of_one_that_ended(engine: EngineStandIn, ring:
     wait_until(lambda: ring.lines("4" * 64) == ())
     assert ring.lines("1" * 64) is None
     assert len(ring._followed) == 2
-    wait_until(lambda: len(ring._selector.get_map()) == 3)  # the bell and two streams
+    wait_until(lambda: len(ring._selector.get_map()) == 3)  # the wake-up socket and two streams
 
 
 def test_a_flood_is_let_go_and_looked_up_instead(engine: EngineStandIn):
-    """Whose lines nobody could keep up with are read from the log's end now and then."""
+    """If a container writes too fast, its last lines are polled instead of followed."""
     client = EngineClient(engine.address)
     ring = LogRing(client, most_lines=2, flood_seconds=0.5, poll_seconds=0.1)
     ring.start()
@@ -195,7 +198,7 @@ def test_a_flood_is_let_go_and_looked_up_instead(engine: EngineStandIn):
 
 
 def test_a_burst_is_no_flood(engine: EngineStandIn):
-    """A megabyte at once is read to its end."""
+    """A megabyte that is written at once is followed to its end."""
     ring = LogRing(EngineClient(engine.address), most_lines=2, flood_seconds=20)
     ring.start()
     ring.watch(TRAIN)
@@ -211,7 +214,7 @@ def test_a_burst_is_no_flood(engine: EngineStandIn):
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_an_engine_that_hangs_holds_nobody_up(engine: EngineStandIn, ring: LogRing):
-    """Whoever watches, reads or closes meanwhile does so at once."""
+    """While the engine hangs, `watch`, `lines` and `close` return at once."""
     ring.watch(TRAIN)
     write(engine, b"step 1\n")
     wait_until(lambda: ring.lines(TRAIN) == ("step 1",))
@@ -224,7 +227,7 @@ def test_an_engine_that_hangs_holds_nobody_up(engine: EngineStandIn, ring: LogRi
 
 
 def test_a_ring_that_was_never_started_closes(engine: EngineStandIn):
-    """And once more is fine."""
+    """A ring that was never started can be closed twice and sends no request."""
     ring = LogRing(EngineClient(engine.address))
     ring.watch(TRAIN)
     ring.close()
@@ -234,7 +237,7 @@ def test_a_ring_that_was_never_started_closes(engine: EngineStandIn):
 
 
 def test_hundreds_of_containers_leave_nothing(engine: EngineStandIn, ring: LogRing):
-    """Neither a descriptor nor a thread nor an entry stays of those that came and went."""
+    """Containers that are forgotten leave no file descriptor, thread or entry."""
     ring.watch(TRAIN)
     engine.await_streams(path_of(TRAIN))
     before = sum(1 for _ in Path("/proc/self/fd").iterdir())

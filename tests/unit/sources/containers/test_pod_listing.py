@@ -1,4 +1,4 @@
-"""Pods by the documents and the table of `kubectl get pod`."""
+"""Tests of reading pods from the documents and the table of `kubectl get pod`."""
 
 import json
 
@@ -13,11 +13,11 @@ ROW = "{name:<9} {ready}   {status}   {restarts}   12m\n"
 
 
 def write_table(status, *, restarts="0", ready="0/1", name="fit-0"):
-    """Return a table with one pod."""
+    """Return a table of `kubectl get pod` with one pod."""
     return HEAD + ROW.format(name=name, ready=ready, status=status, restarts=restarts)
 
 
-# Not known to have ended.
+# The statuses of pods that are not known to have ended.
 ALIVE = frozenset({"Init:0/1", "Pending"}) | {
     "ImagePullBackOff",
     "Init:ErrImagePull",
@@ -53,7 +53,7 @@ ALIVE = frozenset({"Init:0/1", "Pending"}) | {
     ],
 )
 def test_the_table_has_the_state_of_a_pod(status, reason):
-    """An end whose exit code the table leaves out is one."""
+    """The table yields the reason and whether the pod has ended, even without an exit code."""
     evidence = parse_pod(write_table(status, restarts="3 (2m ago)"))
     verdict = judge(evidence)
     assert (verdict.reason, verdict.contributing) == (reason, ())
@@ -62,7 +62,7 @@ def test_the_table_has_the_state_of_a_pod(status, reason):
 
 
 def test_the_pod_in_trouble_is_chosen():
-    """Before one that starts, and before those that run or are done."""
+    """A failed pod is chosen first, then a pending pod, then a running or completed pod."""
     rows = (("a", "1/1", "Running"), ("b", "0/1", "Completed"), ("c", "0/1", "Pending"))
     table = HEAD + "".join(ROW.format(name=n, ready=r, status=s, restarts="0") for n, r, s in rows)
     assert parse_pod(table).name == "c"
@@ -73,7 +73,7 @@ def test_the_pod_in_trouble_is_chosen():
 
 
 def test_a_table_among_other_lines_is_a_log():
-    """The rows of other tables and of logs are no pods."""
+    """A table of pods with other lines around it, and a table of nodes, are not read as pods."""
     assert not is_pod(f"step 1 loss 2.1\n{write_table('OOMKilled')}")
     assert not is_pod(f"{write_table('OOMKilled')}step 1 loss 2.1\n")
     assert not is_pod("NAME  STATUS  ROLES  AGE\nn1  Ready  <none>  3d\n")
@@ -122,7 +122,7 @@ UNPLACED = [{"type": "PodScheduled", "message": "0/3 nodes are available: 3 Insu
     ],
 )
 def test_the_document_has_the_state_of_a_pod(write, document, reason):
-    """With the times and limits of the container that failed."""
+    """The document yields the reason, the limits and the times of the container that failed."""
     evidence = parse_pod(write(document))
     assert judge(evidence).reason == reason
     assert evidence.settings is not None
@@ -132,7 +132,7 @@ def test_the_document_has_the_state_of_a_pod(write, document, reason):
 
 
 def test_of_a_list_the_pod_in_trouble_counts():
-    """Those that run are passed over."""
+    """In a list of pods, a pod that runs well is skipped."""
     well = write_pod(RUNNING, name="well")
     well["status"]["containerStatuses"][0]["ready"] = True
     listed = {"apiVersion": "v1", "kind": "List", "items": [well, write_pod(PULL, name="ill")]}
@@ -151,5 +151,5 @@ def test_of_a_list_the_pod_in_trouble_counts():
     ],
 )
 def test_other_documents_are_no_pods(text):
-    """A manifest has no status, and what cannot be parsed is a log."""
+    """A manifest without a status is not read as a pod, nor is text that cannot be parsed."""
     assert not is_pod(text)

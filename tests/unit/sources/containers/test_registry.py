@@ -1,4 +1,4 @@
-"""Who is there, and what is kept of each."""
+"""Tests of the registry of containers and of the counts that it keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A, B = "a1" * 32, "b2" * 32
 
 
 def test_one_made_anew_under_a_name_goes_on_with_its_counts():
-    """Another ID under the name is another container with the same counts."""
+    """A new container with the name of a removed container continues its counts."""
     registry = ContainerRegistry(clock=lambda: 5.0)
     known = registry.take_up("train", A)
     known.deaths["segfault"] += 1
@@ -33,12 +33,12 @@ def test_one_made_anew_under_a_name_goes_on_with_its_counts():
 
 
 def test_one_without_a_name_is_called_by_its_id():
-    """The first twelve characters of the ID stand for the name."""
+    """A container without a name is called by the first twelve characters of its ID."""
     assert ContainerRegistry().take_up("", A).name == "a1a1a1a1a1a1"
 
 
 def test_the_name_of_one_that_is_there_is_not_taken():
-    """A rename to a name that another holds is not believed; to the own one it changes nothing."""
+    """Renaming to an existing container's name, the same name or an empty name has no effect."""
     registry = ContainerRegistry()
     one, other = registry.take_up("one", A), registry.take_up("other", B)
     registry.rename(other, "one")
@@ -48,7 +48,7 @@ def test_the_name_of_one_that_is_there_is_not_taken():
 
 
 def test_the_name_of_one_that_is_gone_is_taken_with_its_counts():
-    """Deaths, kills, restarts and the last death of both are under the name."""
+    """A container that is renamed to a removed container's name takes over its counts."""
     registry = ContainerRegistry()
     old, new = registry.take_up("train", A), registry.take_up("a1_train", B)
     old.deaths["segfault"], new.deaths["segfault"] = 2, 1
@@ -65,7 +65,7 @@ def test_the_name_of_one_that_is_gone_is_taken_with_its_counts():
 
 
 def test_those_that_are_gone_long_enough_are_forgotten():
-    """Ten minutes after its removal one goes, and of too many the one that is gone first."""
+    """A container is dropped ten minutes after its removal, or earlier to make room."""
     now = 0.0
     registry = ContainerRegistry(clock=lambda: now)
     for number in range(1024):
@@ -87,7 +87,7 @@ def test_those_that_are_gone_long_enough_are_forgotten():
 
 
 def test_kills_are_counted_by_the_rise_of_the_group():
-    """What the group has counted counts once, and a new group counts from 0."""
+    """Kills are counted by increases of the group's counter, and a new group counts from 0."""
     known = ContainerState("train", A)
     for number in (1, 1, 3):
         known.take_usage(Usage(1.0, 2, oom_kills=number), None)
@@ -98,7 +98,7 @@ def test_kills_are_counted_by_the_rise_of_the_group():
 
 
 def test_what_runs_is_told_first_then_what_changed_last():
-    """Under a bound those that were removed or ended long ago are left out."""
+    """Running containers are chosen first, then those that changed last, up to the limit."""
     one, two, three = ContainerState("c", A), ContainerState("b", B), ContainerState("a", "c3" * 32)
     one.status, one.changed = "running", 1.0
     two.status, two.changed = "exited", 3.0
@@ -108,7 +108,7 @@ def test_what_runs_is_told_first_then_what_changed_last():
 
 
 def test_words_of_engines_become_those_of_the_metrics():
-    """Podman's words mean Docker's, and an unknown word says nothing."""
+    """Podman's statuses are mapped to Docker's, and an unknown status becomes None."""
     words = ("running", "configured", "initialized", "removing", "dead", "stopped", "new")
     assert [name_status(word) for word in words] == [
         "running",

@@ -1,4 +1,4 @@
-"""Things to be done after a while."""
+"""Tests of scheduled calls and of the task queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainvitals.sources.containers.schedule import Schedule, TaskQueue
 
 
 def test_what_is_due_first_is_done_first():
-    """The order of entering does not matter, and what is due at once waits for nothing."""
+    """Calls are made in the order of their due times, not in the order of their scheduling."""
     done: list[str] = []
     over = threading.Event()
     schedule = Schedule(name="test")
@@ -23,7 +23,7 @@ def test_what_is_due_first_is_done_first():
 
 
 def test_what_fails_is_logged_and_done_again(caplog):
-    """A fault in something repeated ends neither it nor the thread."""
+    """An exception in a repeated call is logged, and the call is repeated nevertheless."""
     times = []
     thrice = threading.Event()
 
@@ -43,7 +43,7 @@ def test_what_fails_is_logged_and_done_again(caplog):
 
 
 def test_closing_waits_a_second_at_most_and_drops_the_rest():
-    """What hangs is left alone, and nothing is begun after it or entered any more."""
+    """Closing waits about a second for a running call and drops pending and later calls."""
     done: list[int] = []
     busy, go_on = threading.Event(), threading.Event()
     schedule = Schedule(name="test")
@@ -61,7 +61,7 @@ def test_closing_waits_a_second_at_most_and_drops_the_rest():
 
 
 def test_tasks_are_done_by_others_and_none_after_the_end():
-    """A slow task holds up no other; after the end those that wait are dropped."""
+    """A slow task delays no other task, and closing drops the tasks that have not started."""
     schedule = Schedule(name="test")
     schedule.start()
     tasks = TaskQueue(schedule)

@@ -1,4 +1,4 @@
-"""The watch over containers, with an engine that does as a test says."""
+"""Tests of the source that watches containers, with a stand-in for the engine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MIB = 1 << 20
 
 
 def write_time(seconds: float | None) -> str:
-    """Write a time as an engine does; it has none for what has not happened."""
+    """Return a time in the engine's format; None becomes the engine's zero time."""
     if seconds is None:
         return "0001-01-01T00:00:00Z"
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 class Stage:
-    """A machine of files, an engine, and a source that watches both."""
+    """A fake root directory, an engine, and a source that watches both."""
 
     def __init__(self, directory: Path, engine: EngineStandIn) -> None:
         self.engine = engine
@@ -54,7 +54,7 @@ class Stage:
         forget_after_seconds: float = 600.0,
         interval_seconds: float = 0.05,
     ) -> None:
-        """Begin to watch."""
+        """Open the source, which starts to watch."""
         options = ContainerOptions(
             engine=engine or self.engine.address,
             journal=self.journal.directory,
@@ -78,7 +78,7 @@ class Stage:
         error: str = "",
         restarts: int = 0,
     ) -> None:
-        """Let the engine describe and list a container."""
+        """Make the engine describe and list a container."""
         state = {
             "Status": status,
             "ExitCode": exit_code,
@@ -105,18 +105,18 @@ class Stage:
         )
 
     def tell(self, action: str, container: str, name: str, at: float, **attributes: str) -> None:
-        """Let the engine report an event at a time."""
+        """Make the engine send an event with the given time."""
         nano = int(at * 1e9)
         self.engine.send_event(action, container, time_nano=nano, name=name, **attributes)
 
     def await_connection(self) -> None:
-        """Wait until events are followed and the containers were compared."""
+        """Wait until events are followed and the containers have been listed."""
         self.engine.await_streams("/events")
         self.await_that(lambda _: any(r.path == "/containers/json" for r in self.engine.requests))
         time.sleep(0.1)
 
     def await_that(self, holds: Callable[[ContainersReading], object]) -> ContainersReading:
-        """Wait until something holds of what is read."""
+        """Wait until a condition holds for a reading, and return the reading."""
 
         def read() -> ContainersReading | None:
             reading = self.source.read()
@@ -125,7 +125,7 @@ class Stage:
         return wait_until(read, describe=self.source.read)
 
     def await_death(self, name: str) -> ContainerReading:
-        """Wait until a container's death was judged."""
+        """Wait until a container's death has a verdict, and return the container's reading."""
         reading = self.await_that(
             lambda read: any(
                 each.name == name and each.last_death is not None for each in read.containers
@@ -136,7 +136,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A stage whose source is not open yet."""
+    """A stage whose source has not been opened yet."""
     with EngineStandIn(tmp_path / "docker.sock") as engine:
         stage = Stage(tmp_path, engine)
         yield stage
@@ -145,7 +145,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_an_oom_kill_is_reported_by_event_and_kernel_and_written_down(stage):
-    """Event, kernel line and exit code become one death, a count by each, and a record."""
+    """The event, the kernel line and the exit code yield one death and one journal record."""
     stage.open()
     stage.await_connection()
     now = time.time()
@@ -180,7 +180,7 @@ def test_an_oom_kill_is_reported_by_event_and_kernel_and_written_down(stage):
 
 
 def test_a_first_start_is_no_restart_and_a_second_is_one(stage):
-    """Starting again what has died counts, and the first start does not."""
+    """A container's first start is not a restart, and a start after its death is one."""
     stage.open()
     stage.await_connection()
     now = time.time()
@@ -202,7 +202,7 @@ def test_a_first_start_is_no_restart_and_a_second_is_one(stage):
 
 
 def test_a_death_without_an_event_is_found_after_the_reconnect(stage):
-    """What died while the engine was away is found in its list, and the gap is counted."""
+    """A death while the engine was stopped is found in the list, and the gap is counted."""
     now = time.time()
     stage.describe(A, "train", "running", started=now - 60)
     stage.open()
@@ -221,7 +221,7 @@ def test_a_death_without_an_event_is_found_after_the_reconnect(stage):
 
 
 def test_what_was_dead_before_is_shown_and_not_counted(stage):
-    """The last death of a container that had ended before is shown, and counts nothing."""
+    """The death of a container that ended before the source was opened is shown, not counted."""
     now = time.time()
     stage.describe(A, "old", "exited", exit_code=1, started=now - 99, finished=now - 60)
     stage.open()
@@ -233,7 +233,7 @@ def test_what_was_dead_before_is_shown_and_not_counted(stage):
 
 
 def test_a_start_that_fails_is_a_death_without_an_event(stage):
-    """A container that stays `created` with an error is reported within moments."""
+    """A container that stays `created` with an error counts as dead even without a `die` event."""
     stage.open()
     stage.await_connection()
     error = 'exec: "nosuch": executable file not found in $PATH: unknown'
@@ -246,7 +246,7 @@ def test_a_start_that_fails_is_a_death_without_an_event(stage):
 
 
 def test_a_removed_container_goes_after_its_time_and_a_namesake_goes_on(stage):
-    """Ten minutes after its removal a container is gone; one made again keeps the counts."""
+    """A removed container is dropped after ten minutes, unless a new container has its name."""
     stage.open()
     stage.await_connection()
     now = time.time()
@@ -270,7 +270,7 @@ def test_a_removed_container_goes_after_its_time_and_a_namesake_goes_on(stage):
 
 
 def test_an_engine_that_hangs_delays_no_reading(stage):
-    """While the engine does not answer, a reading comes with what is known."""
+    """While the engine hangs, a reading returns the known containers without delay."""
     stage.describe(A, "train", "running", started=time.time())
     stage.open()
     stage.await_connection()
@@ -283,7 +283,7 @@ def test_an_engine_that_hangs_delays_no_reading(stage):
 
 
 def test_a_journal_that_cannot_be_written_is_complained_about(stage, tmp_path):
-    """The death is judged and counted all the same, and the reading has the reason."""
+    """If the journal cannot be written, the death is counted and the reading gives the reason."""
     (tmp_path / "deaths").write_text("a file where the folder should be")
     stage.open()
     stage.await_connection()
@@ -299,7 +299,7 @@ def test_a_journal_that_cannot_be_written_is_complained_about(stage, tmp_path):
 
 
 def test_without_an_engine_the_control_groups_show_containers(stage):
-    """A container is known by its control group alone, until that is gone."""
+    """Without an engine, a container is known by its control group until the group is removed."""
     group = stage.root / "sys/fs/cgroup/docker" / A
     group.mkdir(parents=True)
     (stage.root / "sys/fs/cgroup/cgroup.controllers").write_text("memory\n")
@@ -327,13 +327,13 @@ def test_without_an_engine_the_control_groups_show_containers(stage):
 
 
 def test_nothing_there_is_quiet(stage):
-    """A machine without engine and containers has an empty reading without a complaint."""
+    """A machine without an engine and containers has an empty reading without a complaint."""
     stage.open(engine="none")
     assert stage.source.read() == ContainersReading(is_there=False)
 
 
 def test_the_journal_keeps_the_newest_and_passes_over_what_is_no_record(stage, tmp_path):
-    """Of many records the newest stay, and a broken file hides none of them."""
+    """The newest records are kept, and files that are not records are skipped and not removed."""
     stage.open()
     stage.await_connection()
     now = time.time()
@@ -361,7 +361,7 @@ def test_the_journal_keeps_the_newest_and_passes_over_what_is_no_record(stage, t
 
 
 def test_closing_does_not_wait_for_an_engine_that_hangs(stage):
-    """All threads are asked to end, none is waited for long, and none is there in the end."""
+    """Closing does not wait for a hung engine, and all threads of the source end later."""
     before = set(threading.enumerate())
     stage.describe(A, "train", "running", started=time.time())
     stage.open()
@@ -382,7 +382,7 @@ def test_closing_does_not_wait_for_an_engine_that_hangs(stage):
 
 
 def test_the_use_of_what_ran_before_is_known_without_waiting_for_the_next_sample(stage):
-    """Else one look, as `trainvitals top --once` takes, would show no memory of any container."""
+    """Containers are sampled at once, so `trainvitals top --once` shows their memory usage."""
     group = stage.root / "sys/fs/cgroup/docker" / A
     group.mkdir(parents=True)
     (stage.root / "sys/fs/cgroup/cgroup.controllers").write_text("memory\n")
@@ -394,7 +394,7 @@ def test_the_use_of_what_ran_before_is_known_without_waiting_for_the_next_sample
 
 
 def test_two_containers_of_one_name_are_two_by_their_groups(stage):
-    """Where two engines have the same name, the second is shown by its ID, and no count is lost."""
+    """If two containers have the same name, one is shown by its ID, and both keep their counts."""
     groups = [stage.root / "sys/fs/cgroup/docker" / container for container in (A, B)]
     (stage.root / "sys/fs/cgroup").joinpath("cgroup.controllers").write_text("memory\n")
     for group in groups:
@@ -414,7 +414,7 @@ def test_two_containers_of_one_name_are_two_by_their_groups(stage):
 
 
 def test_the_process_of_another_machine_is_not_read(stage):
-    """The process IDs of an engine elsewhere are those of other processes here."""
+    """A PID from a remote engine is ignored, as it belongs to another process on this machine."""
     group = stage.root / "sys/fs/cgroup/system.slice/sshd.service"
     group.mkdir(parents=True)
     (stage.root / "sys/fs/cgroup/cgroup.controllers").write_text("memory\n")

@@ -1,4 +1,4 @@
-"""An engine's statistics, recorded from Docker 20.10 on version 1, and as version 2 has them."""
+"""Tests of parsing the engine's statistics, in the formats of control groups version 1 and 2."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ VERSION_2 = {
 
 
 def test_statistics_of_version_1():
-    """Operations begin with a capital; what cannot be dropped is on the anonymous lists."""
+    """On version 1, operations are capitalized, and the anonymous lists are not reclaimable."""
     assert parse_statistics(VERSION_1) == Usage(
         time=1795299601.215398599,
         cgroup_version=0,
@@ -93,7 +93,7 @@ def test_statistics_of_version_1():
 
 
 def test_statistics_of_version_2():
-    """There is no peak; the highest number there is, is no limit."""
+    """On version 2, there is no peak, and the largest 64-bit number means no process limit."""
     assert parse_statistics(VERSION_2) == Usage(
         time=1795299601.0,
         cgroup_version=0,
@@ -109,7 +109,7 @@ def test_statistics_of_version_2():
 
 
 def test_a_limit_of_processes_is_one():
-    """A limit as it is set."""
+    """A limit on the number of processes is read as it is set."""
     usage = parse_statistics({**VERSION_1, "pids_stats": {"current": 1, "limit": 100}})
     assert usage is not None
     assert usage.processes_limit == 100
@@ -124,5 +124,5 @@ def test_a_limit_of_processes_is_one():
     ],
 )
 def test_what_does_not_run_uses_nothing(document: dict[str, object]):
-    """As Docker answers for a container that has ended."""
+    """The statistics that Docker returns for a stopped container yield no usage."""
     assert parse_statistics(document) is None

@@ -1,4 +1,4 @@
-"""The watch over containers, event by event, with an engine that answers out of a table."""
+"""Tests of the watch over containers, event by event, with an engine that answers from a table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = 1_800_000_000.0
 
 
 def write_time(seconds: float | None) -> str:
-    """Write a time as an engine does, to the microsecond."""
+    """Return a time in the engine's format, to the microsecond."""
     if seconds is None:
         return "0001-01-01T00:00:00Z"
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
@@ -55,7 +55,7 @@ def describe(
     error: str = "",
     pid: int = 4242,
 ) -> dict[str, object]:
-    """Describe a container as an engine does."""
+    """Return an engine's description of a container."""
     return {
         "Id": container,
         "Name": f"/{name}",
@@ -73,12 +73,12 @@ def describe(
 
 
 def as_status(state: object) -> object:
-    """Return the status for the list."""
+    """Return the status that the container list has for a state."""
     return state.get("Status") if isinstance(state, dict) else state
 
 
 class Table(EngineClient):
-    """An engine that answers out of a table; while it answers, something can happen."""
+    """An engine client that answers from a table and can run callbacks during an answer."""
 
     def __init__(self) -> None:
         super().__init__("unix:///nobody")
@@ -88,11 +88,11 @@ class Table(EngineClient):
         self.logs_until: list[float | None] = []
 
     def version(self) -> Mapping[str, object]:
-        """Answer as Docker does."""
+        """Return the version as Docker does."""
         return {"Version": "26.1.5"}
 
     def list_containers(self) -> tuple[Mapping[str, object], ...]:
-        """List what is described, or what a test says."""
+        """Return the list of the described containers, and run the callbacks."""
         found = tuple(
             {"Id": id_, "Names": [document.get("Name")], "State": as_status(document.get("State"))}
             for id_, document in self.described.items()
@@ -101,7 +101,7 @@ class Table(EngineClient):
         return found
 
     def inspect(self, container: str) -> Mapping[str, object]:
-        """Return what was described before the question."""
+        """Return the description from before the callbacks, which run during the request."""
         found = self.described.get(container)
         self._let_it_happen()
         if found is None:
@@ -110,13 +110,13 @@ class Table(EngineClient):
 
     def logs(
         self,
-        container: str,  # noqa: ARG002 - as its base has it
+        container: str,  # noqa: ARG002 - the signature of the base class
         *,
         tail: int = 0,  # noqa: ARG002
         since: float | None = None,  # noqa: ARG002
         until: float | None = None,
     ) -> tuple[str, ...]:
-        """Return no lines, and remember until when they were wanted."""
+        """Return no lines, and record the requested end time."""
         self.logs_until.append(until)
         return ()
 
@@ -127,41 +127,41 @@ class Table(EngineClient):
 
 
 class Queue(TaskQueue):
-    """Has everything done when a test says so, the oldest first or in any order."""
+    """A task queue that runs its tasks on request, in order or in random order."""
 
     def __init__(self) -> None:
         super().__init__(Schedule(name="none"))
         self.tasks: list[Callable[[], object]] = []
 
     def do(self, task: Callable[[], object]) -> None:
-        """Put it behind the others."""
+        """Add a task to the end of the queue."""
         self.tasks.append(task)
 
     def do_after(self, seconds: float, task: Callable[[], object]) -> None:  # noqa: ARG002
-        """Put it behind the others: no test waits."""
+        """Add a task to the end of the queue, as no test waits."""
         self.tasks.append(task)
 
     def run(self, choice: random.Random | None = None) -> None:
-        """Do all, and what comes of it."""
+        """Run all tasks, including those that the tasks add."""
         while self.tasks:
             self.tasks.pop(choice.randrange(len(self.tasks)) if choice else 0)()
 
 
 class Faults(logging.Handler):
-    """Collects what was logged as an error, which is a fault of ours."""
+    """A logging handler that collects logged errors, which indicate bugs."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one."""
+        """Collect the message of a log record."""
         self.found.append(record.getMessage())
 
 
 @contextmanager
 def watch_for_faults() -> Iterator[None]:
-    """Fail where an error is logged while the block lasts."""
+    """Fail if an error is logged during the block."""
     faults, logger = Faults(), logging.getLogger("trainvitals")
     logger.addHandler(faults)
     try:
@@ -172,7 +172,7 @@ def watch_for_faults() -> Iterator[None]:
 
 
 class Scene:
-    """All that watches, without a thread."""
+    """The objects that watch containers, without any thread."""
 
     def __init__(self, directory: Path) -> None:
         self.engine = Table()
@@ -203,35 +203,35 @@ class Scene:
         )
 
     def tell(self, *actions: str, container: str = A, name: str = "train", **more: object) -> None:
-        """Send events, written `action@seconds` after T."""
+        """Send events that are written as `action@seconds`, with the seconds after T."""
         for text in actions:
             action, _, seconds = text.partition("@")
             at = T + float(seconds)
             self.watch.take_event(ContainerEvent(at, action, container, name, **more))  # type: ignore[arg-type]
 
     def compare(self) -> None:
-        """Connect, and do all that is to be done."""
+        """Report a connection, and run all tasks."""
         self.watch.note_connect(None)
         self.queue.run()
 
     def count(self, name: str = "train") -> int:
-        """Count the deaths under a name."""
+        """Return the number of deaths of the container with a name."""
         return sum(self.registry.containers[name].deaths.values())
 
     def __getitem__(self, name: str) -> ContainerState:
-        """Return what is known under a name."""
+        """Return the state of the container with a name."""
         return self.registry.containers[name]
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    """Return a scene on which nothing has happened."""
+    """Return a scene without containers and events."""
     (tmp_path / "kmsg").touch()
     return Scene(tmp_path)
 
 
 def test_an_answer_of_before_the_end_does_not_bring_it_back(scene):
-    """What the engine said while the container ran is overtaken by the event of its end."""
+    """A `die` event is newer than an inspection from before the end, so the container has ended."""
     scene.engine.described[A] = describe(A, "train", "running", started=T)
     scene.tell("create@0", "start@0")
 
@@ -246,7 +246,7 @@ def test_an_answer_of_before_the_end_does_not_bring_it_back(scene):
 
 
 def test_an_answer_of_before_the_next_start_does_not_end_it(scene):
-    """What the engine said between two starts is overtaken by the event of the second."""
+    """A `start` event is newer than an inspection from before it, so the container is running."""
     scene.tell("create@0", "start@0")
     scene.queue.run()
     scene.tell("update@0.5")
@@ -262,7 +262,7 @@ def test_an_answer_of_before_the_next_start_does_not_end_it(scene):
 
 
 def test_what_comes_while_the_list_is_made_is_not_lost(scene):
-    """A container that the list does not have yet, because it is newer, is no death."""
+    """A container that is newer than the engine's list is neither removed nor dead."""
     scene.compare()
 
     def make() -> None:
@@ -277,7 +277,7 @@ def test_what_comes_while_the_list_is_made_is_not_lost(scene):
 
 
 def test_events_told_again_after_the_comparison_count_nothing_twice(scene):
-    """A death found in the engine's list is the one that its event tells of later."""
+    """A death that was found in the list is not counted again when its event arrives."""
     scene.engine.described[A] = describe(A, "train", "running", started=T)
     scene.compare()
     scene.watch.note_gap("cut off")
@@ -285,7 +285,7 @@ def test_events_told_again_after_the_comparison_count_nothing_twice(scene):
         A, "train", "running", started=T + 10, finished=T + 9, restarts=1
     )
     scene.watch.note_connect(None)
-    scene.queue.tasks.pop(0)()  # the comparison alone: its verdict is still to come
+    scene.queue.tasks.pop(0)()  # only the comparison; the death's verdict comes later
     scene.tell("die@9", exit_code=139)
     scene.tell("start@10.001")
     scene.queue.run()
@@ -299,7 +299,7 @@ def test_events_told_again_after_the_comparison_count_nothing_twice(scene):
 
 
 def test_events_told_again_before_the_comparison_count_nothing_twice(scene):
-    """A death that was told first is not found once more in the list."""
+    """A death whose event has arrived is not counted again by the comparison with the list."""
     scene.engine.described[A] = describe(A, "train", "running", started=T)
     scene.compare()
     scene.watch.note_gap("cut off")
@@ -314,7 +314,7 @@ def test_events_told_again_before_the_comparison_count_nothing_twice(scene):
 
 
 def test_a_start_without_an_end_before_it_is_an_unseen_death(scene):
-    """An engine that was killed tells of the next start alone; its exit code nobody knows."""
+    """A second `start` event without a `die` event counts as a death with an unknown exit code."""
     scene.tell("create@0", "start@0", "start@60")
     scene.queue.run()
     train = scene["train"]
@@ -323,7 +323,7 @@ def test_a_start_without_an_end_before_it_is_an_unseen_death(scene):
 
 
 def test_an_end_whose_start_was_not_told_counts(scene):
-    """Two ends at different times are two deaths, whatever is missing between them."""
+    """Two `die` events at different times are two deaths, and a repeated event is none."""
     scene.tell("create@0", "start@0", "die@1", "die@7")
     scene.queue.run()
     assert scene.count() == 2
@@ -333,7 +333,7 @@ def test_an_end_whose_start_was_not_told_counts(scene):
 
 
 def test_a_restart_within_the_second_keeps_code_time_and_events_of_the_first_end(scene):
-    """A quick restart changes nothing in what is written down of the death before it."""
+    """A quick restart does not change the recorded exit code, times and events of the death."""
     scene.tell("create@0", "start@0")
     scene.tell("die@1", exit_code=137)
     scene.engine.described[A] = describe(
@@ -352,7 +352,7 @@ def test_a_restart_within_the_second_keeps_code_time_and_events_of_the_first_end
 
 
 def test_an_answer_ahead_of_its_events_counts_no_restart_twice(scene):
-    """The engine's count can have a start that it has not told of yet."""
+    """A restart that the engine's count already includes is not counted again by its event."""
     scene.tell("create@0", "start@0")
     scene.queue.run()
     scene.tell("die@1")
@@ -371,7 +371,7 @@ def test_an_answer_ahead_of_its_events_counts_no_restart_twice(scene):
 
 
 def test_compose_makes_a_service_anew_and_the_counts_go_on(scene):
-    """The new container gets the name when the old one is gone, and with it its counts."""
+    """If Compose replaces a container, the new container takes over the name and the counts."""
     scene.tell("create@0", "start@0")
     scene.queue.run()
     scene.tell("create@10", container=B, name="a1a1_train")
@@ -386,7 +386,7 @@ def test_compose_makes_a_service_anew_and_the_counts_go_on(scene):
 
 
 def test_a_namesake_shows_that_the_one_before_is_gone(scene):
-    """One whose end and removal nobody told died, and the new one runs."""
+    """A new container with the same name shows that the previous container has died."""
     scene.tell("create@0", "start@0")
     scene.tell("create@9", "start@9", container=B)
     scene.queue.run()
@@ -394,7 +394,7 @@ def test_a_namesake_shows_that_the_one_before_is_gone(scene):
 
 
 def test_a_late_word_of_the_one_before_does_not_touch_its_namesake(scene):
-    """Who has a name now keeps it, and an end of the one before counts."""
+    """Late events of a replaced container count its death and do not change the new container."""
     scene.tell("create@0", "start@0", container=B)
     scene.tell("die@0.1", "destroy@0.2", container=A)
     scene.queue.run()
@@ -402,7 +402,7 @@ def test_a_late_word_of_the_one_before_does_not_touch_its_namesake(scene):
 
 
 def test_a_removal_before_the_end_is_one_death(scene):
-    """Podman can tell of the removal first; the end gives the exit code."""
+    """A `destroy` event before the `die` event is one death, with the exit code of the latter."""
     scene.tell("create@0", "start@0", "destroy@1")
     scene.tell("die@1.1", exit_code=5)
     scene.queue.run()
@@ -413,7 +413,7 @@ def test_a_removal_before_the_end_is_one_death(scene):
 
 
 def test_what_was_dead_or_failed_at_the_first_look_counts_at_no_later_one(scene):
-    """A reconnect finds nothing new in what had ended before."""
+    """Deaths before the first comparison are not counted by later comparisons."""
     scene.engine.described = {
         A: describe(A, "old", "exited", started=T, finished=T + 1, exit_code=1),
         B: describe(B, "typo", "created", exit_code=127, error="no such file"),
@@ -430,7 +430,10 @@ def test_what_was_dead_or_failed_at_the_first_look_counts_at_no_later_one(scene)
 
 
 def test_events_are_evidence_again_a_minute_after_somebody_listens(scene):
-    """Of what ran before we came, silence counts after a minute, and a word at once."""
+    """For a container that was found running, missing events are evidence only after a minute.
+
+    Events that did arrive are evidence at once.
+    """
     now = time.time()
     for container, name in ((A, "long"), (B, "short"), (C, "killed")):
         scene.engine.described[container] = describe(container, name, "running", started=now - 9e3)
@@ -452,7 +455,7 @@ def test_events_are_evidence_again_a_minute_after_somebody_listens(scene):
 
 
 def test_a_start_that_the_list_had_before_it_was_told_was_heard(scene):
-    """Found and then told, it is judged like one that was only told."""
+    """If the list shows a start before its event arrives, the death has all events as evidence."""
     now = time.time()
     scene.engine.described[A] = describe(A, "train", "running", started=now)
     scene.compare()
@@ -465,7 +468,7 @@ def test_a_start_that_the_list_had_before_it_was_told_was_heard(scene):
 
 
 def test_a_kill_whose_line_names_no_group_is_known_by_the_main_process(scene):
-    """The kernel leaves lines out when it kills much; the process number is left."""
+    """A kernel line without a control group is attributed by the PID of the main process."""
     scene.builder.catch_up()
     now = time.time()
     scene.engine.described[A] = describe(A, "train", "running", started=now, pid=3181)
@@ -489,7 +492,7 @@ def test_a_kill_whose_line_names_no_group_is_known_by_the_main_process(scene):
 
 
 def test_a_death_that_cannot_be_judged_is_a_death(scene, monkeypatch, caplog):
-    """A fault in what judges it costs the verdict and not the count."""
+    """A death is counted as `unknown` if collecting its evidence raises an exception."""
 
     def fail(*_: object, **__: object) -> Evidence:
         raise TypeError("a fault")
@@ -503,7 +506,7 @@ def test_a_death_that_cannot_be_judged_is_a_death(scene, monkeypatch, caplog):
 
 
 def test_a_thousand_containers_are_there_after_one_list(scene):
-    """At the first look all are known from the list, before any of them was inspected."""
+    """After the first list, all its containers are known, before any container is inspected."""
     scene.engine.described = {
         f"{number:064x}": describe(f"{number:064x}", f"job-{number}", "running", started=T)
         for number in range(1000)
@@ -563,14 +566,14 @@ STEPS = st.one_of(
 def test_whatever_is_told_and_answered_nothing_breaks_and_no_count_falls(
     tmp_path_factory, steps, seed
 ):
-    """No order of events and answers raises, and all counters only rise."""
+    """No order of events and answers causes an error, and no counter ever decreases."""
     scene = Scene(tmp_path_factory.mktemp("scene"))
     choice = random.Random(seed)
     before: dict[int, tuple[ContainerState, tuple[int, ...]]] = {}
     with watch_for_faults():
         for step in steps:
             _do_step(scene, choice, *step)
-            for known in scene.registry.containers.values():  # a name can go to another
+            for known in scene.registry.containers.values():  # a name can pass to another container
                 now = (sum(known.deaths.values()), known.restarts or 0, *known.oom_kills.values())
                 _, then = before.get(id(known), (known, now))
                 assert all(a <= b for a, b in zip(then, now, strict=True))
@@ -606,7 +609,7 @@ def _do_step(scene: Scene, choice: random.Random, kind: str, *rest: Any) -> None
 def test_each_told_death_counts_once_whenever_it_is_compared(
     tmp_path_factory, codes, compares, seed
 ):
-    """A container that is started again and again dies as often as the engine says."""
+    """Each death counts once, whenever the containers are compared with the list."""
     scene = Scene(tmp_path_factory.mktemp("scene"))
     choice = random.Random(seed)
     scene.engine.described[A] = describe(A, "train", "created")

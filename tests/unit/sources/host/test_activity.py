@@ -1,4 +1,4 @@
-"""What processes do, read from a made-up `/proc`."""
+"""Tests of the activity of processes, which is read from a fake `/proc`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORLD = b"MASTER_ADDR=10.0.0.1\0MASTER_PORT=29500\0WORLD_SIZE=2\0"
 
 
 class Proc:
-    """A `/proc` of a few processes, and the source that reads it.
+    """A fake `/proc` with a few processes, and the source that reads it.
 
     Attributes:
         time: The monotonic time.
@@ -40,7 +40,7 @@ class Proc:
         tid: int | None = None,
         **files: bytes,
     ) -> None:
-        """Write a process, or one of its threads; `files` are files of its own."""
+        """Write the files of a process or of one of its threads; `files` are additional files."""
         place = self.folder / str(pid)
         folders = [place / "task" / str(tid)] if tid else [place, place / "task" / str(pid)]
         columns = ["0"] * 48
@@ -54,24 +54,24 @@ class Proc:
                 (folder / file).write_bytes(content)
 
     def read(self, pid: int, after: float = 0.0) -> Surroundings:
-        """Look at a process."""
+        """Return the activity of a process and its relatives after a number of seconds."""
         self.time += after
         return self.source.read([pid])[pid]
 
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Proc:
-    """An empty one."""
+    """A fake `/proc` without processes."""
     return Proc(tmp_path)
 
 
 def count(read: int, disk: int) -> bytes:
-    """Write the counters of a process as the kernel does."""
+    """Return the content of a process's `io` file."""
     return f"rchar: {read}\nwchar: 1\nsyscr: 2\nsyscw: 3\nread_bytes: {disk}\n".encode()
 
 
 def test_rates_are_those_between_two_looks(proc):
-    """CPU time of all threads, and the first one's time in a queue."""
+    """The CPU rate is that of all threads, plus the first thread's time in the run queue."""
     proc.put(7, ticks=100, io=count(0, 0), schedstat=b"1000 500000000 9\n")
     assert proc.read(7).own == Activity(7, "python", "S", 1, wait="futex_do_wait")
     proc.put(7, ticks=250, io=count(8 * MIB, 2 * MIB), schedstat=b"1000 1500000000 9\n")
@@ -81,7 +81,7 @@ def test_rates_are_those_between_two_looks(proc):
 
 
 def test_a_look_a_moment_later_has_the_same_rates(proc):
-    """A tenth of a second says nothing about CPU ticks."""
+    """A reading within a second of the previous one returns the previous rates."""
     proc.put(7, ticks=100)
     proc.read(7)
     proc.put(7, ticks=200)
@@ -92,7 +92,7 @@ def test_a_look_a_moment_later_has_the_same_rates(proc):
 
 
 def test_another_process_of_the_same_number_has_no_rate_yet(proc):
-    """It started later."""
+    """A process that reuses the PID of an earlier process has no rate at its first reading."""
     proc.put(7, ticks=100)
     proc.read(7)
     proc.put(7, ticks=900, start=60)
@@ -100,7 +100,10 @@ def test_another_process_of_the_same_number_has_no_rate_yet(proc):
 
 
 def test_a_process_that_was_seen_and_is_gone_is_told_from_one_never_seen(proc):
-    """What a container cannot see has perhaps not ended."""
+    """A process that has ended is distinguished from a process that was never visible.
+
+    If `/proc` shows only some processes, an invisible process may still be running.
+    """
     assert proc.read(7) == Surroundings(7)
     proc.put(8)
     proc.read(8)
@@ -112,7 +115,7 @@ def test_a_process_that_was_seen_and_is_gone_is_told_from_one_never_seen(proc):
 
 
 def test_what_may_not_be_read_is_not_known(proc):
-    """Of another user: the kernel shows 0, and refuses the rest."""
+    """The wait channel and the byte rate of another user's process are unknown."""
     proc.put(7, wait="0")
     proc.read(7)
     own = proc.read(7, after=2.0).own
@@ -120,7 +123,7 @@ def test_what_may_not_be_read_is_not_known(proc):
 
 
 def test_a_function_without_a_name_is_not_a_secret(proc):
-    """Where the system call may be read; in ioctl it is known."""
+    """A wait channel without a name is empty, not unknown, if the system call is readable."""
     proc.put(7, wait="0", syscall=b"running\n")
     assert proc.read(7).own.wait == ""
 
@@ -136,7 +139,7 @@ def test_a_function_without_a_name_is_not_a_secret(proc):
     ],
 )
 def test_the_file_that_is_read_has_a_kind(proc, monkeypatch, name, kind):
-    """Its name is not part of what is told."""
+    """The kind of file that a process waits to read from is reported, but not the file's name."""
     calls = "trainvitals.sources.host.activity._CALLS"
     monkeypatch.setattr(calls, (b"16", b"0"))
     proc.put(7, wait="wait_woken", syscall=b"0 0x5 0x7ffe 0x1\n")
@@ -148,7 +151,7 @@ def test_the_file_that_is_read_has_a_kind(proc, monkeypatch, name, kind):
 
 
 def test_threads_have_names_and_places_where_they_are_stuck(proc):
-    """The first thread may wait for one that the driver does not return to."""
+    """The threads' names and the wait channels of blocked threads are read."""
     proc.put(7)
     proc.put(7, tid=8, letter="D", name="cuda-EvtHandlr", wait="uvm_va_block_lock")
     proc.put(7, tid=9, letter="R", name="pt_gloo_runloop", wait="0")
@@ -159,7 +162,7 @@ def test_threads_have_names_and_places_where_they_are_stuck(proc):
 
 
 def test_descendants_are_found_through_every_thread(proc):
-    """Workers, and the assembler that a compiler started."""
+    """Descendants are found through all threads, such as a `ptxas` process started by `nvcc`."""
     proc.put(7)
     proc.put(7, tid=8, children=b"31 ")
     (proc.folder / "7/task/7/children").write_bytes(b"30 ")
@@ -179,7 +182,7 @@ def test_descendants_are_found_through_every_thread(proc):
 
 
 def test_at_most_32_descendants_are_looked_at(proc):
-    """A loader may have hundreds of workers."""
+    """At most 32 descendants are read, as a data loader may have hundreds of workers."""
     proc.put(7, children=" ".join(map(str, range(1000, 1100))).encode())
     for pid in range(1000, 1100):
         proc.put(pid, parent=7)
@@ -187,7 +190,7 @@ def test_at_most_32_descendants_are_looked_at(proc):
 
 
 def test_siblings_are_those_of_the_same_launch(proc):
-    """With the same parent, program and variables."""
+    """Siblings have the same parent, the same name and the same values of the launch variables."""
     proc.put(5, name="torchrun", children=b"7 8 9 10 ")
     proc.put(7, parent=5, environ=WORLD + b"RANK=0\0")
     proc.put(8, parent=5, environ=WORLD + b"RANK=1\0")
@@ -199,19 +202,19 @@ def test_siblings_are_those_of_the_same_launch(proc):
 
 
 def test_one_process_is_no_world(proc):
-    """A launcher sets the variables for one rank as well."""
+    """A process with `WORLD_SIZE=1` has no `world`, although its launcher sets the variables."""
     proc.put(7, environ=WORLD.replace(b"SIZE=2", b"SIZE=1"))
     assert proc.read(7).world == ()
 
 
 def test_the_environment_of_a_stuck_process_is_not_asked_for(proc):
-    """The call would wait for the lock that the process holds."""
+    """The environment of a blocked process is not read, as the read may wait for a lock."""
     proc.put(7, letter="D", wait="uvm_va_block_lock", environ=WORLD)
     assert proc.read(7).world == ()
 
 
 def test_the_pressure_is_that_of_the_control_group_or_of_the_machine(proc):
-    """As the kernel writes it."""
+    """The pressure of the control group takes precedence over that of the machine."""
     proc.put(7, cgroup=b"0::/job\n")
     line = b"some avg10=%d.00 avg60=0.00 avg300=0.00 total=1\n"
     (proc.folder / "pressure").mkdir()
@@ -227,7 +230,7 @@ def test_the_pressure_is_that_of_the_control_group_or_of_the_machine(proc):
 
 
 def test_what_is_not_looked_at_is_forgotten(proc):
-    """Nothing is kept of a process that holds a busy device again."""
+    """The last reading of a process is dropped if the next call does not include the process."""
     proc.put(7, ticks=100)
     proc.read(7)
     proc.source.read([])
@@ -237,7 +240,7 @@ def test_what_is_not_looked_at_is_forgotten(proc):
 
 
 def test_files_that_are_not_understood_are_left_out(proc):
-    """A process may end between two reads."""
+    """Invalid files, such as those of a process that is ending, are ignored."""
     proc.put(7, io=b"rchar\nread_bytes: x\n", schedstat=b"1", children=b"x 9 \n", environ=b"\xff=")
     proc.read(7)
     found = proc.read(7, after=2.0)

@@ -1,4 +1,4 @@
-"""The processors."""
+"""Tests of the CPU source."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Clock:
 
 
 def write_total(roots: Roots, line: str) -> None:
-    """Replace the line of all cores together in /proc/stat."""
+    """Replace the line for all cores together in `/proc/stat`."""
     path = roots.procfs / "stat"
     _, _, rest = path.read_text().partition("\n")
     path.write_text(f"{line}\n{rest}")
 
 
 def test_the_fake_machine_is_read_in_seconds(roots: Roots):
-    """Ticks become seconds, and the guests' time is not counted twice."""
+    """Ticks are converted to seconds, and the time of guests is not counted twice."""
     reading = CpuSource(roots=roots, ticks_per_second=100).read()
     assert reading.mode_seconds == (400.0, 10.0, 150.0, 9000.0, 70.0, 0.0, 5.0, 1.0)
     assert reading.cores == ("0", "1", "2", "3")
@@ -47,13 +47,13 @@ def test_the_fake_machine_is_read_in_seconds(roots: Roots):
 
 
 def test_the_first_reading_has_no_utilization(roots: Roots):
-    """A share of time needs two readings."""
+    """The utilization is unknown at the first reading, as it is computed from two readings."""
     reading = CpuSource(roots=roots).read()
     assert (reading.utilization_percent, reading.io_wait_ratio) == (None, None)
 
 
 def test_utilization_is_a_mean_since_a_reading_one_second_old(roots: Roots):
-    """Idle and iowait are not use; steal is."""
+    """Idle time and I/O wait time do not count as utilization, but stolen time does."""
     clock = Clock()
     source = CpuSource(roots=roots, clock=clock, ticks_per_second=100)
     source.read()
@@ -66,7 +66,7 @@ def test_utilization_is_a_mean_since_a_reading_one_second_old(roots: Roots):
 
 
 def test_two_scrapers_at_different_paces_both_get_a_second(roots: Roots):
-    """A scrape 0.1 s after another's compares with a reading at least 1 s old, not with that one."""
+    """A scrape 0.1 s after another is compared with a reading that is at least 1 s old."""
     clock = Clock()
     source = CpuSource(roots=roots, clock=clock)
     source.read()
@@ -84,7 +84,7 @@ def test_two_scrapers_at_different_paces_both_get_a_second(roots: Roots):
 
 
 def test_a_fast_scraper_gets_a_value_once_a_second_has_passed(roots: Roots):
-    """At ten scrapes a second the window is never less than one second nor much more."""
+    """With ten scrapes per second, every scrape after the first second has a utilization."""
     clock = Clock()
     source = CpuSource(roots=roots, clock=clock)
     values = []
@@ -99,7 +99,7 @@ def test_a_fast_scraper_gets_a_value_once_a_second_has_passed(roots: Roots):
 
 
 def test_a_machine_that_stood_still_has_no_utilization(roots: Roots):
-    """Without a tick between two readings the share is unknown, not zero."""
+    """Without any tick between two readings, the utilization is unknown, not zero."""
     clock = Clock()
     source = CpuSource(roots=roots, clock=clock)
     source.read()
@@ -108,7 +108,7 @@ def test_a_machine_that_stood_still_has_no_utilization(roots: Roots):
 
 
 def test_counters_never_go_back(roots: Roots):
-    """When the kernel's iowait goes back, the higher value stays until it is passed."""
+    """If the kernel's I/O wait time decreases, the higher value is kept until it is exceeded."""
     clock = Clock()
     source = CpuSource(roots=roots, clock=clock, ticks_per_second=100)
     source.read()
@@ -122,7 +122,7 @@ def test_counters_never_go_back(roots: Roots):
 
 
 def test_cores_beyond_the_bound_are_counted(roots: Roots):
-    """The cores that are not told apart are still logical and physical cores."""
+    """Cores beyond the limit have no values of their own, but the core counts include them."""
     reading = CpuSource(roots=roots, max_cores=3).read()
     assert reading.cores == ("0", "1", "2")
     assert len(reading.core_busy_seconds) == 3
@@ -131,7 +131,7 @@ def test_cores_beyond_the_bound_are_counted(roots: Roots):
 
 
 def test_a_core_that_goes_offline_is_gone(roots: Roots):
-    """Its number is not given to another."""
+    """If a core goes offline, the other cores keep their numbers."""
     source = CpuSource(roots=roots)
     source.read()
     path = roots.procfs / "stat"
@@ -145,14 +145,14 @@ def test_a_core_that_goes_offline_is_gone(roots: Roots):
 
 
 def test_without_topology_physical_cores_are_unknown(roots: Roots):
-    """A machine whose /sys does not tell has no count of physical cores."""
+    """Without `/sys`, the number of physical cores and the frequencies are unknown."""
     reading = CpuSource(roots=Roots(procfs=roots.procfs, sysfs=Path("/nowhere"))).read()
     assert reading.physical is None
     assert reading.frequencies is None
 
 
 def test_a_stat_of_another_kind_is_an_error(roots: Roots):
-    """The error names the file."""
+    """The error for an invalid `/proc/stat` names the file."""
     (roots.procfs / "stat").write_text("nothing\n")
     with pytest.raises(SourceError, match="proc/stat"):
         CpuSource(roots=roots).read()
@@ -160,7 +160,7 @@ def test_a_stat_of_another_kind_is_an_error(roots: Roots):
 
 @pytest.mark.parametrize("text", ["nan -0.0 inf 1/2 3\n", "", "1.5 0.75\n", None])
 def test_a_loadavg_that_cannot_be_read_costs_the_load_alone(roots: Roots, text: str | None):
-    """A load that is no number is not passed on, and the cores are there without it."""
+    """If `/proc/loadavg` is invalid or missing, only the load averages are unknown."""
     path = roots.procfs / "loadavg"
     path.unlink()
     if text is not None:
@@ -171,7 +171,7 @@ def test_a_loadavg_that_cannot_be_read_costs_the_load_alone(roots: Roots, text: 
 
 
 def test_this_machine_agrees_with_psutil():
-    """Each mode lies between what psutil says before and after."""
+    """The user and system times lie between psutil's values before and after the reading."""
     before = psutil.cpu_times()
     reading = CpuSource().read()
     after = psutil.cpu_times()

@@ -1,4 +1,4 @@
-"""What the disks did."""
+"""Tests of the disk source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DM = Disk("dm-0", True, 9_000, 358_400_000, 4.5, 19_000, 768_000_000, 11.0, 1, 8
 
 
 def keep_lines(roots: Roots, *devices: str) -> None:
-    """Leave only these devices in /proc/diskstats."""
+    """Remove all devices except the given ones from `/proc/diskstats`."""
     path = roots.procfs / "diskstats"
     lines = [line for line in path.read_text().splitlines() if line.split()[2] in devices]
     path.write_text("\n".join(lines) + "\n")
@@ -31,7 +31,7 @@ def add_lines(roots: Roots, *devices: str) -> None:
 
 
 def read_layered(roots: Roots) -> dict[str, bool]:
-    """Read which disks are made of others."""
+    """Return for each disk whether it is layered on other disks."""
     return {disk.device: disk.layered for disk in DiskSource(roots=roots).read().disks}
 
 
@@ -43,13 +43,13 @@ def test_the_fake_machine_has_two_disks_and_a_volume(roots: Roots):
 
 
 def test_without_sys_partitions_are_known_by_their_names(roots: Roots):
-    """The list is the same where /sys is not there."""
+    """Without `/sys`, partitions are recognized by their names, and the same disks are returned."""
     source = DiskSource(roots=Roots(procfs=roots.procfs, sysfs=Path("/nowhere")))
     assert source.read().disks == (SDA, NVME, DM)
 
 
 def test_a_machine_of_volumes_alone_counts_them(roots: Roots):
-    """Where no disk is seen but a volume made of it, the totals are the volume's."""
+    """If a volume is visible but its disks are not, the totals are those of the volume."""
     keep_lines(roots, "dm-0")
     reading = DiskSource(roots=roots).read()
     assert reading.disks == (DM,)
@@ -57,7 +57,7 @@ def test_a_machine_of_volumes_alone_counts_them(roots: Roots):
 
 
 def test_a_disk_that_is_pulled_is_gone_and_one_that_comes_is_there(roots: Roots):
-    """The list follows the machine."""
+    """A removed disk is missing from the next reading, and an added disk is included."""
     source = DiskSource(roots=roots)
     path = roots.procfs / "diskstats"
     whole = path.read_text()
@@ -68,7 +68,7 @@ def test_a_disk_that_is_pulled_is_gone_and_one_that_comes_is_there(roots: Roots)
 
 
 def test_disks_beyond_the_bound_are_counted_and_stay_in_the_totals(roots: Roots):
-    """With room for one, two are dropped and no byte is lost."""
+    """Disks beyond the limit are counted as dropped, and their bytes stay in the totals."""
     reading = DiskSource(roots=roots, limit=1).read()
     assert reading.disks == (SDA,)
     assert reading.dropped == 2
@@ -76,7 +76,7 @@ def test_disks_beyond_the_bound_are_counted_and_stay_in_the_totals(roots: Roots)
 
 
 def test_the_paths_of_a_multipath_disk_are_not_counted(roots: Roots):
-    """nvme0c0n1 is one path to nvme0n1, whose bytes count already."""
+    """The device `nvme0c0n1` is a path to `nvme0n1`, which already includes its bytes."""
     path = roots.procfs / "diskstats"
     path.write_text(path.read_text().replace(" sda ", " nvme0c0n1 "))
     (roots.sysfs / "block/nvme0c0n1").mkdir()
@@ -84,7 +84,7 @@ def test_the_paths_of_a_multipath_disk_are_not_counted(roots: Roots):
 
 
 def test_a_line_that_appears_twice_counts_once(roots: Roots):
-    """A disk that goes while the file is read moves the others, and one may come twice."""
+    """A disk may be listed twice if another is removed during the read; it counts once."""
     path = roots.procfs / "diskstats"
     path.write_text(path.read_text() * 2)
     assert DiskSource(roots=roots).read().disks == (SDA, NVME, DM)
@@ -99,7 +99,10 @@ def test_what_is_made_of_disks_counts_beside_none_of_them(
     device: str,
     has_sys: bool,  # noqa: FBT001 - a parameter of the test
 ):
-    """It comes after the disks, and its bytes are not in the totals; nor is its partition."""
+    """A device made of disks is listed after the disks, and its bytes are not in the totals.
+
+    Its partition is not listed.
+    """
     before = DiskSource(roots=roots).read()
     part = f"{device}p1" if device[-1].isdigit() else f"{device}1"
     add_lines(roots, device, part)
@@ -117,7 +120,7 @@ def test_what_is_made_of_disks_counts_beside_none_of_them(
 
 
 def test_the_kernel_says_what_a_disk_of_any_name_is_made_of(roots: Roots):
-    """One with slaves counts beside none of them."""
+    """A disk of any name is layered if its `slaves` folder in `/sys` is not empty."""
     add_lines(roots, "vendor0")
     slaves = roots.sysfs / "block/vendor0/slaves"
     slaves.mkdir(parents=True)
@@ -129,7 +132,7 @@ def test_the_kernel_says_what_a_disk_of_any_name_is_made_of(roots: Roots):
 def test_without_sys_a_name_with_a_number_is_a_disk_where_no_disk_has_the_name_before_it(
     roots: Roots,
 ):
-    """Xen may give a machine `xvda1` without `xvda`."""
+    """The device `xvda1` is a disk if `xvda` does not exist, as on some Xen machines."""
     add_lines(roots, "xvda1", "xvdb", "xvdb1", "rbd0", "rbd0p1", "dasda", "dasda1", "mmcblk0")
     names = read_layered(Roots(procfs=roots.procfs, sysfs=Path("/nowhere")))
     assert list(names) == ["sda", "nvme0n1", "xvda1", "xvdb", "rbd0", "dasda", "mmcblk0", "dm-0"]
@@ -145,7 +148,7 @@ def test_without_sys_a_name_with_a_number_is_a_disk_where_no_disk_has_the_name_b
     ],
 )
 def test_a_line_that_cannot_be_understood_costs_itself_alone(roots: Roots, line: str):
-    """The others are there, and it is counted."""
+    """An invalid line is counted as dropped, and the other disks are read."""
     before = DiskSource(roots=roots).read()
     (roots.sysfs / "block/sdz").mkdir()
     with (roots.procfs / "diskstats").open("a") as diskstats:
@@ -154,20 +157,20 @@ def test_a_line_that_cannot_be_understood_costs_itself_alone(roots: Roots, line:
 
 
 def test_a_list_without_a_line_that_is_understood_is_an_error(roots: Roots):
-    """The error names the file."""
+    """The error for a `/proc/diskstats` without any valid line names the file."""
     (roots.procfs / "diskstats").write_text("nothing\n")
     with pytest.raises(SourceError, match="diskstats"):
         DiskSource(roots=roots).read()
 
 
 def test_a_kernel_that_does_not_count_has_no_disks(roots: Roots):
-    """A missing diskstats is no error."""
+    """If `/proc/diskstats` is missing, the reading has no disks, and no error is raised."""
     (roots.procfs / "diskstats").unlink()
     assert DiskSource(roots=roots).read() == DiskReading((), 0, None, None)
 
 
 def test_this_machine_agrees_with_psutil():
-    """Each disk's bytes lie between what psutil says before and after."""
+    """Each disk's counters lie between psutil's values before and after the reading."""
     before = psutil.disk_io_counters(perdisk=True, nowrap=False)
     reading = DiskSource().read()
     after = psutil.disk_io_counters(perdisk=True, nowrap=False)

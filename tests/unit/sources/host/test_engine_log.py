@@ -1,4 +1,4 @@
-"""What an engine logs of itself: around a time, and what is new."""
+"""Tests of reading an engine's log around a given time, and of following its new lines."""
 
 import os
 import stat
@@ -28,7 +28,10 @@ Nov 21 22:00:08 gpu dockerd[77]: time="2026-11-21T23:00:07.5+01:00" level=error 
 
 
 def test_only_what_tells_of_trouble_is_kept():
-    """Warnings, errors and a stop by force; not what each end leaves. Secrets are masked."""
+    """Warnings, errors and forced stops are kept, and routine messages are not.
+
+    Secrets are masked.
+    """
     assert parse_engine_log(RECORDED) == (
         DatedLine(
             WHEN,
@@ -43,7 +46,7 @@ def test_only_what_tells_of_trouble_is_kept():
 
 
 def test_the_log_file_is_read_where_there_is_one(tmp_path):
-    """`/var/log/docker.log` goes before the journal."""
+    """The file `/var/log/docker.log` takes precedence over the journal."""
     (tmp_path / "var/log").mkdir(parents=True)
     (tmp_path / "var/log/docker.log").write_text(RECORDED)
     lines, gap = read_engine_log(WHEN, rootfs=tmp_path)
@@ -51,7 +54,7 @@ def test_the_log_file_is_read_where_there_is_one(tmp_path):
 
 
 def test_neither_journal_nor_file_is_a_gap(tmp_path):
-    """It says what would be read, and how to have it."""
+    """If neither a journal nor a log file exists, the gap names both."""
     lines, gap = read_engine_log(WHEN, rootfs=tmp_path)
     assert lines == ()
     assert (gap.what, gap.why) == (
@@ -61,7 +64,7 @@ def test_neither_journal_nor_file_is_a_gap(tmp_path):
 
 
 def write_program(path, text):
-    """Write a program and give a way to find it."""
+    """Write an executable shell script, and return a function that returns its path."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return lambda _: str(path)
@@ -69,7 +72,10 @@ def write_program(path, text):
 
 @pytest.mark.skipif(os.path.exists("/var/log/docker.log"), reason="has a log file of its own")  # noqa: PTH110 - a decorator
 def test_the_journal_is_asked_around_the_time(tmp_path):
-    """Its units and the two minutes around are named; what it says against is the gap."""
+    """The journal is queried for the engine's units, from a minute before to a minute after.
+
+    If `journalctl` fails, its error message is the reason of the gap.
+    """
     find = write_program(
         tmp_path / "a", f"echo \"$@\" >{tmp_path}/asked; cat <<'END'\n{RECORDED}END"
     )
@@ -86,7 +92,7 @@ def test_the_journal_is_asked_around_the_time(tmp_path):
 
 @pytest.fixture
 def path(tmp_path):
-    """A log with one line."""
+    """The path of a log with one line."""
     path = tmp_path / "var/log/docker.log"
     path.parent.mkdir(parents=True)
     path.write_text("old\n", encoding="utf-8")
@@ -94,13 +100,13 @@ def path(tmp_path):
 
 
 def add(path, text):
-    """Write on."""
+    """Append text to a file."""
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
 
 
 def test_only_what_comes_is_told(path):
-    """Lines that were there before are not, and half a line is not before its end comes."""
+    """Only new lines are returned, and an unfinished line only after its end has been written."""
     log = LogTail(path)
     assert log.read() == b""
     add(path, "one\ntwo\nthr")
@@ -112,7 +118,7 @@ def test_only_what_comes_is_told(path):
 
 
 def test_a_new_file_is_read_from_its_start(path):
-    """After a rotation, and after a file was emptied, nothing is missed."""
+    """After a rotation or a truncation, the log is read from its start."""
     log = LogTail(path)
     path.rename(path.with_suffix(".1"))
     assert log.read() is None
@@ -125,7 +131,7 @@ def test_a_new_file_is_read_from_its_start(path):
 
 
 def test_a_flood_is_cut(path):
-    """At most a MiB is read at a time, the newest."""
+    """At most the newest MiB of new text is returned by one read."""
     log = LogTail(path)
     add(path, 300_000 * "line\n" + "last\n")
     read = log.read()
@@ -134,7 +140,7 @@ def test_a_flood_is_cut(path):
 
 
 def test_the_log_file_is_found(path, tmp_path):
-    """A log file goes before the journal, and below another root directory there is no journal."""
+    """The log file takes precedence; below another root directory, no journal is used."""
     assert isinstance(find_engine_log(tmp_path), LogTail)
     path.unlink()
     assert find_engine_log(tmp_path, find=lambda _: "/bin/true") is None
@@ -142,7 +148,7 @@ def test_the_log_file_is_found(path, tmp_path):
 
 @pytest.fixture
 def journalctl(tmp_path):
-    """A program that takes the place of journalctl: it tells lines that are put into a file."""
+    """A script in place of `journalctl` that prints the lines that are added to a file."""
     said = tmp_path / "said"
     said.write_text("", encoding="utf-8")
     program = tmp_path / "journalctl"
@@ -155,12 +161,12 @@ def journalctl(tmp_path):
 
 
 def wait_for_line(log):
-    """Read until something comes."""
+    """Wait until the log returns new lines, and return them."""
     return wait_until(log.read)
 
 
 def test_the_journal_is_followed(journalctl, tmp_path):
-    """The journal's lines about the engine come as they are written, and its program ends with us."""
+    """New journal lines are returned as they are written, and closing ends `journalctl`."""
     log = JournalTail(str(journalctl))
     arguments = tmp_path / "arguments"
     wait_until(lambda: arguments.exists() and _follows(log._process.pid))
@@ -185,7 +191,7 @@ def _follows(pid):
 
 
 def test_a_journal_that_ends_is_begun_again(tmp_path):
-    """A program that ends at once is no error and costs no more than a start each time."""
+    """A `journalctl` that exits immediately raises no error; the log is unreadable then."""
     program = tmp_path / "journalctl"
     program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     program.chmod(0o755)
@@ -195,7 +201,7 @@ def test_a_journal_that_ends_is_begun_again(tmp_path):
 
 
 def test_a_journal_that_is_not_there_is_unreadable(tmp_path):
-    """Then nothing is known of the engine's log."""
+    """If `journalctl` does not exist, the engine's log is unreadable, and no error is raised."""
     log = JournalTail(str(tmp_path / "nothing"))
     assert log.read() is None
     log.close()

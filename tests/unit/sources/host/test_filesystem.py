@@ -1,4 +1,4 @@
-"""How full the file systems are."""
+"""Tests of the source that reads the sizes of file systems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOME_SPACE = Space(
 
 
 class Disks:
-    """Answers in place of `statvfs`; an answer may be an error, or never come."""
+    """A substitute for `statvfs`, whose answers may be errors or may never come."""
 
     def __init__(self) -> None:
         self.answers: dict[bytes, os.statvfs_result | OSError] = {}
@@ -37,7 +37,7 @@ class Disks:
         self.heal = threading.Event()
 
     def __call__(self, path: bytes) -> os.statvfs_result:
-        """Answer, raise or hang."""
+        """Return or raise the answer for a path, or block until the test ends the hang."""
         self.asked.append(path)
         if path in self.hanging:
             self.heal.wait()
@@ -49,7 +49,7 @@ class Disks:
 
 @pytest.fixture
 def disks() -> Iterator[Disks]:
-    """File systems that all answer alike until a test says otherwise."""
+    """A substitute for `statvfs` that returns the same answer for every path by default."""
     disks = Disks()
     yield disks
     disks.heal.set()
@@ -64,12 +64,12 @@ def source(roots: Roots, disks: Disks) -> Iterator[FilesystemSource]:
 
 
 def by_place(source: FilesystemSource, deadline: float = NO_DEADLINE) -> dict[str, Filesystem]:
-    """Read and give the file systems by mount point."""
+    """Return the file systems of a new reading, by mount point."""
     return {one.mountpoint: one for one in source.read(deadline).filesystems}
 
 
 def test_the_fake_machine_is_read_in_bytes(source: FilesystemSource):
-    """Blocks become bytes; only the remote file system says whether it responds."""
+    """Blocks are converted to bytes, and only a remote file system has a value for `responding`."""
     reading = source.read(NO_DEADLINE)
     assert reading.dropped == 0
     assert reading.filesystems[0] == Filesystem(
@@ -90,7 +90,7 @@ def test_the_fake_machine_is_read_in_bytes(source: FilesystemSource):
 
 
 def test_a_disk_that_turned_read_only_is_seen(source: FilesystemSource, disks: Disks):
-    """The flag comes from the file system itself, since the list of mounts does not change."""
+    """The read-only flag comes from `statvfs`, as the list of mounts does not change."""
     assert by_place(source)["/data"].space == SOME_SPACE
     disks.answers[b"/data"] = os.statvfs_result((4096, 4096, 1000, 300, 250, 100, 40, 40, 1, 255))
     assert by_place(source)["/data"].space == replace(SOME_SPACE, readonly=True)
@@ -99,7 +99,7 @@ def test_a_disk_that_turned_read_only_is_seen(source: FilesystemSource, disks: D
 def test_a_file_system_without_a_bound_on_files_has_no_number(
     source: FilesystemSource, disks: Disks
 ):
-    """Btrfs and FAT answer 0, which is not a number of files."""
+    """A file count of 0, as Btrfs and FAT return it, means that the count is unknown."""
     disks.answers[b"/data"] = os.statvfs_result((4096, 4096, 1000, 300, 250, 0, 0, 0, 0, 255))
     space = by_place(source)["/data"].space
     assert space is not None
@@ -107,13 +107,13 @@ def test_a_file_system_without_a_bound_on_files_has_no_number(
 
 
 def test_a_file_system_without_size_is_left_out(source: FilesystemSource, disks: Disks):
-    """What has no blocks is an interface of the kernel's."""
+    """A file system without blocks, such as a kernel interface, is left out."""
     disks.answers[b"/run"] = EMPTY
     assert "/run" not in by_place(source)
 
 
 def test_a_hung_mount_takes_its_own_values_only(source: FilesystemSource, disks: Disks):
-    """The others are complete, it does not respond, and the reading takes a quarter second."""
+    """After a quarter of a second, a hung mount is not responding; other mounts are complete."""
     disks.hanging.add(b"/datasets")
     started_at = time.monotonic()
     found = by_place(source)
@@ -128,7 +128,7 @@ def test_a_hung_mount_takes_its_own_values_only(source: FilesystemSource, disks:
 def test_a_hung_mount_is_not_asked_again_and_costs_no_thread_a_scrape(
     source: FilesystemSource, disks: Disks
 ):
-    """Fifty readings of a hung mount ask it once and start fewer threads than readings."""
+    """Fifty readings query a hung mount only once and start fewer threads than readings."""
     disks.hanging.add(b"/datasets")
     threads = threading.active_count()
     for _ in range(50):
@@ -139,7 +139,7 @@ def test_a_hung_mount_is_not_asked_again_and_costs_no_thread_a_scrape(
 
 
 def test_a_mount_that_answers_again_is_back(source: FilesystemSource, disks: Disks):
-    """Nothing has to be restarted."""
+    """A hung mount that answers again is read again without a restart of the exporter."""
     disks.hanging.add(b"/datasets")
     assert by_place(source)["/datasets"].responding is False
     disks.hanging.clear()
@@ -150,7 +150,7 @@ def test_a_mount_that_answers_again_is_back(source: FilesystemSource, disks: Dis
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
 def test_the_deadline_is_kept(source: FilesystemSource, disks: Disks):
-    """With little time left, a hung mount is waited for that long and no longer."""
+    """A reading waits for a hung mount only until the deadline."""
     disks.hanging.add(b"/datasets")
     started_at = time.monotonic()
     source.read(started_at + 0.05)
@@ -160,7 +160,7 @@ def test_the_deadline_is_kept(source: FilesystemSource, disks: Disks):
 def test_a_local_disk_below_a_hung_mount_does_not_hang_the_reading(
     roots: Roots, source: FilesystemSource, disks: Disks
 ):
-    """It is asked by a worker too, and is in trouble without being remote."""
+    """A local mount that hangs has a `trouble`, but no value for `responding`."""
     with (roots.procfs / "self/mountinfo").open("a") as mountinfo:
         mountinfo.write("60 37 8:9 / /datasets/cache rw - ext4 /dev/sdc rw\n")
     disks.hanging.add(b"/datasets/cache")
@@ -171,7 +171,7 @@ def test_a_local_disk_below_a_hung_mount_does_not_hang_the_reading(
 
 
 def test_an_error_of_the_disk_is_told(source: FilesystemSource, disks: Disks):
-    """The values are absent and the reason is there; for a remote one, it does not respond."""
+    """If `statvfs` fails, the error is reported, and a remote file system is not responding."""
     disks.answers[b"/data"] = OSError(errno.EIO, "Input/output error")
     disks.answers[b"/datasets"] = OSError(errno.ESTALE, "Stale file handle")
     found = by_place(source)
@@ -182,7 +182,7 @@ def test_an_error_of_the_disk_is_told(source: FilesystemSource, disks: Disks):
 
 
 def test_a_place_that_we_may_not_look_at_is_no_trouble(source: FilesystemSource, disks: Disks):
-    """Its values are unknown, and so is whether it responds."""
+    """If access is denied, the values and the response state are unknown, without a trouble."""
     disks.answers[b"/datasets"] = PermissionError(errno.EACCES, "Permission denied")
     found = by_place(source)["/datasets"]
     assert (found.space, found.responding, found.trouble) == (None, None, None)
@@ -191,7 +191,7 @@ def test_a_place_that_we_may_not_look_at_is_no_trouble(source: FilesystemSource,
 def test_a_mount_that_comes_is_there_and_one_that_goes_is_gone(
     roots: Roots, source: FilesystemSource
 ):
-    """The list follows the machine."""
+    """A new mount is included in the next reading, and a removed mount is not."""
     path = roots.procfs / "self/mountinfo"
     before = path.read_text()
     assert "/backup" not in by_place(source)
@@ -202,14 +202,14 @@ def test_a_mount_that_comes_is_there_and_one_that_goes_is_gone(
 
 
 def test_file_systems_beyond_the_bound_are_counted(roots: Roots, disks: Disks):
-    """The root and shared memory come first."""
+    """File systems beyond the limit count as dropped; the root and shared memory come first."""
     reading = FilesystemSource(roots=roots, statvfs=disks, limit=2).read(NO_DEADLINE)
     assert [one.mountpoint for one in reading.filesystems] == ["/", "/dev/shm"]
     assert reading.dropped == 3
 
 
 def test_a_line_that_cannot_be_understood_is_counted(roots: Roots, source: FilesystemSource):
-    """The file systems of the other lines are there."""
+    """An invalid line counts as dropped, and the other file systems are read."""
     before = source.read(NO_DEADLINE).filesystems
     with (roots.procfs / "self/mountinfo").open("a") as mountinfo:
         mountinfo.write("60 37 8:9 / /backup\n")
@@ -218,7 +218,7 @@ def test_a_line_that_cannot_be_understood_is_counted(roots: Roots, source: Files
 
 
 def test_the_dead_volume_of_a_pod_is_seen(roots: Roots, source: FilesystemSource, disks: Disks):
-    """It is the server's fault that the pod hangs."""
+    """A hung NFS volume of a pod is reported, as the volume explains why the pod hangs."""
     place = "/var/lib/kubelet/pods/1f/volumes/kubernetes.io~nfs/datasets"
     with (roots.procfs / "self/mountinfo").open("a") as mountinfo:
         mountinfo.write(f"60 37 0:90 / {place} rw - nfs4 nas:/x rw,hard\n")
@@ -228,7 +228,7 @@ def test_the_dead_volume_of_a_pod_is_seen(roots: Roots, source: FilesystemSource
 
 
 def test_in_a_container_the_host_is_asked_below_its_root(roots: Roots, disks: Disks):
-    """The path has the prefix, the mount point has not."""
+    """The queried paths begin with the prefix of the host's root, and the mount points do not."""
     source = FilesystemSource(roots=replace(roots, rootfs=Path("/host")), statvfs=disks)
     found = by_place(source)
     source.close()
@@ -245,7 +245,10 @@ def test_in_a_container_the_host_is_asked_below_its_root(roots: Roots, disks: Di
 def test_in_a_container_the_hosts_own_list_of_mounts_says_what_is_read_only(
     roots: Roots, disks: Disks
 ):
-    """Seen through a read-only bind mount everything is, for the host only what it lists so."""
+    """In a container, the read-only flags come from the host's list of mounts.
+
+    All file systems are read-only if they are seen through a read-only bind mount.
+    """
     read_only = os.statvfs_result((4096, 4096, 1000, 300, 250, 100, 40, 40, os.ST_RDONLY, 255))
     for place in (b"/", b"/data", b"/datasets", b"/dev/shm", b"/run"):
         disks.answers[b"/host" + place] = read_only
@@ -260,13 +263,13 @@ def test_in_a_container_the_hosts_own_list_of_mounts_says_what_is_read_only(
 
 
 def read_only_places(source: FilesystemSource) -> set[str]:
-    """Return the mount points that can only be read."""
+    """Return the mount points of the read-only file systems."""
     found = by_place(source).values()
     return {one.mountpoint for one in found if one.space is not None and one.space.readonly}
 
 
 def test_this_machine_agrees_with_psutil():
-    """The root's size is psutil's."""
+    """The size and the free space of the root file system agree with psutil's values."""
     source = FilesystemSource()
     root = by_place(source)["/"]
     source.close()

@@ -1,4 +1,4 @@
-"""How fast the cores run."""
+"""Tests of the source that reads the frequencies of the cores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POWER = "processor\t: {at}\ncpu\t\t: POWER9\nclock\t\t: {mhz}.000000MHz\nrevisio
 
 
 class SlowClock:
-    """A clock that moves at each look, as if the read between had taken that long."""
+    """A clock that advances with each call, as if the read in between had taken that long."""
 
     def __init__(self, step: float) -> None:
         self.now = 0.0
@@ -35,8 +35,8 @@ class Cores:
 
     Args:
         folder: An empty folder.
-        pattern: Where the folder of a core is.
-        name: The name of the file with its frequency.
+        pattern: The path of a core's folder, with the core's number replaced by `{}`.
+        name: The name of the file with the core's frequency.
     """
 
     def __init__(
@@ -54,26 +54,26 @@ class Cores:
         self._name = name
 
     def set(self, core: int, kilohertz: object) -> Path:
-        """Write the frequency of a core."""
+        """Write the frequency of a core in kHz, and return the file's path."""
         file = self._cpus / self._pattern.format(core) / self._name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{kilohertz}\n")
         return file
 
     def read(self) -> Frequencies | None:
-        """Read them once."""
+        """Return the frequencies from a first reading."""
         return FrequencySource(roots=self.roots).read()
 
 
 def test_kilohertz_become_hertz(roots: Roots):
-    """The fake machine's cores run at 2.0, 3.5, 2.5 and 1.2 GHz."""
+    """Frequencies in kHz are converted to Hz; the fake cores run at 1.2 to 3.5 GHz."""
     assert FrequencySource(roots=roots).read() == Frequencies(
         2_300_000_000.0, 1_200_000_000, 3_500_000_000
     )
 
 
 def test_the_slowest_core_of_a_large_machine_is_seen_wherever_it_is(tmp_path: Path):
-    """Each of 256 cores may be the one that is throttled."""
+    """A single throttled core among 256 cores is found, whatever its number."""
     cores = Cores(tmp_path)
     for core in range(256):
         cores.set(core, 3_000_000)
@@ -99,7 +99,7 @@ SOCKETS = {
 def test_a_throttled_socket_is_seen_where_each_read_is_slow(
     tmp_path: Path, layout: str, count: int
 ):
-    """With one core a reading, the sockets are told apart within five readings, whatever their cores."""
+    """If a reading has time for one core only, five readings show that one socket is throttled."""
     cores = Cores(tmp_path)
     for core in range(count):
         cores.set(core, 800_000 if SOCKETS[layout](core, count) else 3_000_000)
@@ -110,18 +110,18 @@ def test_a_throttled_socket_is_seen_where_each_read_is_slow(
             found = source.read()
         assert found is not None
         assert (found.min_hertz, found.max_hertz) == (0.8 * GHZ, 3 * GHZ)
-        clock.now += 60  # what was read before does not count any more
+        clock.now += 60  # the earlier values are now too old to count
 
 
 def test_slow_reads_stop_when_the_time_is_spent_and_go_on_from_there(roots: Roots):
-    """With 10 ms a read and 15 ms to spend, two cores are asked each time, in turns."""
+    """With 10 ms per core and a budget of 15 ms, each reading covers the next two cores."""
     source = FrequencySource(roots=roots, clock=SlowClock(0.010), budget_seconds=0.015)
     assert source.read() == Frequencies(1_600_000_000.0, 1_200_000_000, 2_000_000_000)
     assert source.read() == Frequencies(2_300_000_000.0, 1_200_000_000, 3_500_000_000)
 
 
 def test_what_was_read_long_ago_does_not_count(roots: Roots):
-    """With 30 s a read, only the last two of them count."""
+    """If each reading takes 30 s, only the last two values count."""
     source = FrequencySource(roots=roots, clock=SlowClock(10.0), budget_seconds=0.0)
     found = [source.read() for _ in range(4)]
     means = [None if one is None else one.mean_hertz / GHZ for one in found]
@@ -129,7 +129,7 @@ def test_what_was_read_long_ago_does_not_count(roots: Roots):
 
 
 def test_a_core_that_cannot_tell_is_left_out(roots: Roots):
-    """A driver that answers <unknown>, and a core that was switched off, leave the others."""
+    """A core with an unknown frequency and a core that was switched off are left out."""
     source = FrequencySource(roots=roots)
     source.read()
     policies = roots.sysfs / "devices/system/cpu/cpufreq"
@@ -139,7 +139,7 @@ def test_a_core_that_cannot_tell_is_left_out(roots: Roots):
 
 
 def test_without_policies_each_core_has_its_own_folder(tmp_path: Path):
-    """As before Linux 4.3."""
+    """Without policies, as before Linux 4.3, each core's own folder is read."""
     cores = Cores(tmp_path, "cpu{}/cpufreq")
     for core in range(12):
         cores.set(core, 1_000_000 + core)
@@ -149,7 +149,7 @@ def test_without_policies_each_core_has_its_own_folder(tmp_path: Path):
 
 
 def test_a_driver_without_the_first_file_may_have_the_second(tmp_path: Path):
-    """As on RHEL 7."""
+    """If `scaling_cur_freq` is missing, as on RHEL 7, `cpuinfo_cur_freq` is read."""
     cores = Cores(tmp_path, name="cpuinfo_cur_freq")
     cores.set(0, 1_200_000)
     assert cores.read() == Frequencies(1.2 * GHZ, 1_200_000_000, 1_200_000_000)
@@ -157,14 +157,14 @@ def test_a_driver_without_the_first_file_may_have_the_second(tmp_path: Path):
 
 @pytest.mark.parametrize("form", [X86, S390, POWER])
 def test_without_any_file_the_list_of_processors_counts(tmp_path: Path, form: str):
-    """As in most virtual machines."""
+    """Without frequency files, as in most virtual machines, `/proc/cpuinfo` is read."""
     cores = Cores(tmp_path)
     cores.cpuinfo.write_text("".join(form.format(at=at, mhz=2600 + at) for at in range(3)))
     assert cores.read() == Frequencies(2.601 * GHZ, 2_600_000_000, 2_602_000_000)
 
 
 def test_without_any_frequency_the_list_of_processors_counts(tmp_path: Path):
-    """Policies whose files say nothing are as good as none; a core of 0 MHz has no frequency."""
+    """If no file has a valid frequency, `/proc/cpuinfo` is read, without cores of 0 MHz."""
     cores = Cores(tmp_path)
     cores.set(0, "<unknown>")
     cores.set(1, "0")
@@ -174,7 +174,7 @@ def test_without_any_frequency_the_list_of_processors_counts(tmp_path: Path):
 
 @pytest.mark.parametrize("text", ["", "processor\t: 0\nBogoMIPS\t: 50.00\n", "cpu MHz : x\n"])
 def test_a_machine_that_reports_none_has_none(tmp_path: Path, text: str):
-    """As most machines of ARM without the folders."""
+    """If no file has a frequency, as on most ARM machines without policies, the result is None."""
     cores = Cores(tmp_path)
     assert cores.read() is None
     cores.cpuinfo.write_text(text)
@@ -182,7 +182,7 @@ def test_a_machine_that_reports_none_has_none(tmp_path: Path, text: str):
 
 
 def test_the_list_of_processors_is_read_now_and_then(tmp_path: Path):
-    """It has a thousand bytes a core."""
+    """The file `/proc/cpuinfo`, which is large, is read again only after 15 s."""
     cores = Cores(tmp_path)
     times = iter([0.0, 0.0, 0.0, 14.0, 14.0, 14.0, 15.0, 15.0, 15.0])
     source = FrequencySource(roots=cores.roots, clock=lambda: next(times))
@@ -194,7 +194,7 @@ def test_the_list_of_processors_is_read_now_and_then(tmp_path: Path):
 
 
 def test_a_core_that_comes_is_read_after_forgetting(tmp_path: Path):
-    """The list of cores is made once, and again when cores come or go."""
+    """The list of cores is kept until `forget` is called, for example when cores come or go."""
     cores = Cores(tmp_path)
     cores.set(0, 1_000_000)
     source = FrequencySource(roots=cores.roots)
@@ -206,7 +206,7 @@ def test_a_core_that_comes_is_read_after_forgetting(tmp_path: Path):
 
 
 def test_this_machine_agrees_with_psutil():
-    """Both find frequencies, or neither does."""
+    """If psutil finds frequencies, the source finds similar ones; otherwise it finds none."""
     theirs, ours = psutil.cpu_freq(), FrequencySource(budget_seconds=5.0).read()
     assert (theirs is None) == (ours is None)
     if theirs is not None and ours is not None:

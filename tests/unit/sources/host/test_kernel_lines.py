@@ -1,4 +1,4 @@
-"""What lines of the kernel log say."""
+"""Tests of the parser of kernel log lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OOM_KILL = (
 
 
 def understand(*lines: str) -> KernelNews:
-    """Return what these lines say, one a second from 100 s on."""
+    """Return the events in these lines, which are dated one second apart from 100 s on."""
     understood = KernelLines()
     for time, line in enumerate(lines, 100):
         understood.take(float(time), line)
@@ -36,12 +36,12 @@ def oom_kill(
     task: str = "python",
     pid: int = 7,
 ) -> str:
-    """Return a line of the kernel's."""
+    """Return a kernel log line that reports an OOM kill."""
     return OOM_KILL.format(constraint=constraint, limit=limit, memcg=memcg, task=task, pid=pid)
 
 
 def test_the_limit_of_the_container_was_hit():
-    """The second line says how much memory the process held."""
+    """The memory that the killed process held is read from the second line of the OOM kill."""
     news = understand(
         oom_kill(), "Memory cgroup out of memory: " + KILLED.format(pid=7, task="python")
     )
@@ -60,13 +60,13 @@ def test_the_limit_of_the_container_was_hit():
 
 
 def test_the_limit_of_a_parent_was_hit():
-    """The two groups are kept apart."""
+    """The group whose limit was hit differs from the group of the killed process."""
     (kill,) = understand(oom_kill(limit=",oom_memcg=/limited", memcg=f"/limited/{ONE}")).oom_kills
     assert (kill.oom_memcg, kill.task_memcg) == ("/limited", f"/limited/{ONE}")
 
 
 def test_the_host_ran_out():
-    """There is no group whose limit was hit."""
+    """If the host runs out of memory, the OOM kill names no group whose limit was hit."""
     (kill,) = understand(
         oom_kill(constraint="CONSTRAINT_NONE", limit=",global_oom"),
         "Out of memory: " + KILLED.format(pid=7, task="python"),
@@ -76,7 +76,7 @@ def test_the_host_ran_out():
 
 
 def test_a_numa_node_ran_out():
-    """Lists of nodes hold commas."""
+    """An OOM kill is parsed even if its lists of NUMA nodes contain commas."""
     line = (
         "oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=0-1,3,cpuset=a,b,mems_allowed=0,2,"
         f"global_oom,task_memcg=/docker/{ONE},task=python,pid=7,uid=0"
@@ -100,7 +100,7 @@ def test_a_numa_node_ran_out():
     ],
 )
 def test_any_name_of_a_process_is_kept_whole(task: str):
-    """Whoever names a process cannot lay the blame on another container."""
+    """A process name that imitates the log syntax cannot assign the kill to another container."""
     news = understand(
         oom_kill(task=task), "Memory cgroup out of memory: " + KILLED.format(pid=7, task=task)
     )
@@ -110,7 +110,7 @@ def test_any_name_of_a_process_is_kept_whole(task: str):
 
 
 def test_the_kernel_keeps_some_lines_back():
-    """After ten kills in five seconds there is only the second line."""
+    """An OOM kill is recognized even if the kernel's rate limit suppressed its first line."""
     (kill,) = understand(
         "Memory cgroup out of memory: " + KILLED.format(pid=7, task="python")
     ).oom_kills
@@ -120,7 +120,7 @@ def test_the_kernel_keeps_some_lines_back():
 
 
 def test_a_line_without_its_group_is_not_taken_for_the_one_before():
-    """Two containers are killed at the same time, one of them without the first line."""
+    """A kill without its first line is not assigned to the container of the kill before it."""
     news = understand(
         oom_kill(pid=7),
         "Memory cgroup out of memory: " + KILLED.format(pid=7, task="python"),
@@ -133,7 +133,7 @@ def test_a_line_without_its_group_is_not_taken_for_the_one_before():
 
 
 def test_an_old_kernels_group_is_for_one_kill():
-    """What is killed right after it is another container's."""
+    """The group in an old kernel's log applies only to the next kill, not to later kills."""
     news = understand(
         f"Task in /docker/{ONE} killed as a result of limit of /docker/{ONE}",
         "Memory cgroup out of memory: Kill process 7 (python) score 998 or sacrifice child",
@@ -147,7 +147,7 @@ def test_an_old_kernels_group_is_for_one_kill():
 
 
 def test_a_torn_line_of_an_old_kernel_is_only_shown():
-    """Without the lines before it nobody knows what ran out."""
+    """An old kernel's `Killed process` line alone is kept as text, not as an OOM kill."""
     line = KILLED.format(pid=7, task="python")
     news = understand(line)
     assert news.oom_kills == ()
@@ -155,7 +155,7 @@ def test_a_torn_line_of_an_old_kernel_is_only_shown():
 
 
 def test_red_hats_kernels_name_the_user_first():
-    """The name is followed by a comma."""
+    """A line of a Red Hat kernel, which has the user after the process name, is parsed."""
     (kill,) = understand(
         "Memory cgroup out of memory: Killed process 7 (python), UID 1000, "
         "total-vm:67804kB, anon-rss:16000kB, file-rss:0kB, shmem-rss:0kB"
@@ -164,7 +164,7 @@ def test_red_hats_kernels_name_the_user_first():
 
 
 def test_a_kill_whose_second_line_comes_later_is_told_once():
-    """What is read in between is held back, until the next time at most."""
+    """A kill is held back until its second line has arrived, and is then reported once."""
     understood = KernelLines()
     understood.take(100.0, oom_kill())
     assert understood.collect(ends=False).oom_kills == ()
@@ -175,7 +175,7 @@ def test_a_kill_whose_second_line_comes_later_is_told_once():
 
 
 def test_a_kill_whose_second_line_never_comes_is_told():
-    """On the next time, or at the end."""
+    """A kill without a second line is reported by the second `collect` or at the end of the log."""
     understood = KernelLines()
     understood.take(100.0, oom_kill())
     assert understood.collect(ends=False).oom_kills == ()
@@ -185,7 +185,7 @@ def test_a_kill_whose_second_line_never_comes_is_told():
 
 
 def test_a_kill_is_told_when_the_next_one_begins():
-    """Each line begins another kill."""
+    """If two kills follow each other without second lines, both kills are reported."""
     news = understand(oom_kill(pid=7), oom_kill(pid=8))
     assert [kill.pid for kill in news.oom_kills] == [7, 8]
 
@@ -231,12 +231,12 @@ def test_a_kill_is_told_when_the_next_one_begins():
     ],
 )
 def test_a_gpus_error_is_understood(line: str, expected: XidError):
-    """Each shape that the driver has given it."""
+    """Each known form of the driver's error line is parsed into an `XidError`."""
     assert understand(line).xids == (expected,)
 
 
 def test_a_gpu_that_falls_is_counted_once():
-    """The driver tells of it with the number and without."""
+    """A GPU that falls off the bus counts once if it is logged both with and without Xid 79."""
     numbered = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
     plain = "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."
     for lines in ((numbered, plain), (plain, numbered)):
@@ -245,7 +245,7 @@ def test_a_gpu_that_falls_is_counted_once():
 
 
 def test_two_gpus_that_fall_are_two():
-    """Each has its own address."""
+    """Two GPUs with different addresses that fall off the bus are two errors."""
     news = understand(
         "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         "NVRM: GPU 0000:5e:00.0: GPU has fallen off the bus.",
@@ -254,7 +254,7 @@ def test_two_gpus_that_fall_are_two():
 
 
 def test_the_same_error_again_is_another():
-    """Only the line without a number is the same thing once more."""
+    """Two identical lines with an Xid code are two errors."""
     line = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     assert len(understand(line, line).xids) == 2
 
@@ -282,7 +282,7 @@ TELLING = (
 
 @pytest.mark.parametrize("line", TELLING)
 def test_a_telling_line_is_kept(line: str):
-    """It explains deaths and stalls that have nothing to do with memory."""
+    """A line about a failure that can explain an ended process or a stalled run is kept."""
     assert understand(line).lines == (DatedLine(100.0, line),)
 
 
@@ -299,19 +299,19 @@ def test_a_telling_line_is_kept(line: str):
     ],
 )
 def test_an_ordinary_line_is_not_kept(line: str):
-    """Neither the day's business nor what only surrounds a kill."""
+    """Routine messages and the lines that surround an OOM kill are not kept."""
     assert understand(line) == KernelNews()
 
 
 def test_only_the_last_lines_are_kept():
-    """A disk that fails writes thousands."""
+    """Only the last 256 lines are kept, as a failing disk can write thousands of lines."""
     news = understand(*(f"I/O error, sector {number}" for number in range(1000)))
     assert len(news.lines) == 256
     assert news.lines[-1].text == "I/O error, sector 999"
 
 
 def test_a_line_may_be_shown():
-    """Control characters and secrets are gone, and its length has an end."""
+    """`clean` removes control characters, masks secrets and cuts the line to 300 characters."""
     text = clean("\x1b[31msegfault at\x9b0 --password=hunter2horse " + "x" * 500)
     assert len(text) == 300
     assert text.startswith("segfault at0")
@@ -319,7 +319,7 @@ def test_a_line_may_be_shown():
 
 
 def check_bounds(news: KernelNews) -> None:
-    """Check that what was read can be shown and is bounded."""
+    """Check that the texts of the events are printable and that the lines are within the limits."""
     texts = [line.text for line in news.lines] + [error.text for error in news.xids or ()]
     assert len(news.lines) <= 256
     assert all(text.isprintable() and len(text) <= 300 for text in texts)
@@ -328,7 +328,7 @@ def check_bounds(news: KernelNews) -> None:
 
 @given(st.lists(st.text(max_size=120)))
 def test_any_line_is_read(lines: list[str]):
-    """Lines of any characters are read within the bounds."""
+    """Lines of arbitrary characters are parsed, and the events stay within the limits."""
     check_bounds(understand(*lines))
 
 
@@ -362,12 +362,12 @@ PIECES = st.sampled_from(
 
 @given(st.lists(st.lists(PIECES, max_size=40).map("".join), max_size=6))
 def test_what_almost_fits_is_read_too(lines: list[str]):
-    """Pieces of real lines in any order are read within the bounds."""
+    """Pieces of real lines in any order are parsed, and the events stay within the limits."""
     check_bounds(understand(*lines))
 
 
 def test_a_line_of_many_beginnings_is_no_kill():
-    """The line has no PID, and its task could begin at 400 places."""
+    """A line without a PID in which the task could begin at 400 places is not an OOM kill."""
     news = understand(
         "oom-kill:constraint=CONSTRAINT_NONE,nodemask=" + ",oom_memcg=,task_memcg=,task=" * 400
     )

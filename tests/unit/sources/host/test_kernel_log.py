@@ -1,4 +1,4 @@
-"""The kernel's own log, followed through /dev/kmsg."""
+"""Tests of following the kernel log through `/dev/kmsg`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ XID = "NVRM: Xid (PCI:0000:3b:00): {}, pid=7, x"
 
 
 def oom_kill(container: str, pid: int = 7) -> str:
-    """Return the line that names the container."""
+    """Return the first line of an OOM kill, which names the container."""
     return (
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
         f"oom_memcg=/docker/{container},task_memcg=/docker/{container},task=python,pid={pid},uid=0"
@@ -34,7 +34,7 @@ def oom_kill(container: str, pid: int = 7) -> str:
 
 
 def killed(pid: int = 7) -> str:
-    """Return the line that follows it."""
+    """Return the second line of an OOM kill, which contains the memory of the process."""
     return (
         f"Memory cgroup out of memory: Killed process {pid} (python) total-vm:67804kB, "
         "anon-rss:16000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:72kB oom_score_adj:0"
@@ -42,7 +42,7 @@ def killed(pid: int = 7) -> str:
 
 
 class Log:
-    """A kernel log in a regular file, and a clock."""
+    """A kernel log in a regular file, with a clock that a test sets."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,14 +51,14 @@ class Log:
         path.touch()
 
     def write(self, text: str, *, at: float | None = None) -> None:
-        """Write a record; at seconds since boot, or just now."""
+        """Write a record that is dated at a number of seconds since boot, or now."""
         seconds = self.now - BOOTED if at is None else at
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"4,{self.sequence},{int(seconds * 1e6)},-;{text}\n SUBSYSTEM=x\n")
         self.sequence += 1
 
     def follow(self, read: Callable[[int, int], bytes] = os.read) -> KernelLog:
-        """Begin to follow it."""
+        """Return a follower of the kernel log."""
         return KernelLog(
             self.path, clock=lambda: self.now, monotonic=lambda: self.now - BOOTED, read=read
         )
@@ -66,17 +66,17 @@ class Log:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """An empty log."""
+    """An empty kernel log."""
     return Log(tmp_path / "kmsg")
 
 
 def codes(news: KernelNews) -> list[int]:
-    """Return the codes of the errors of GPUs."""
+    """Return the Xid codes of the GPU errors."""
     return [xid.code for xid in news.xids]
 
 
 def test_the_ring_is_read_first_and_then_what_is_new(log: Log):
-    """Nothing is told twice."""
+    """The records in the ring buffer are read first, then new records, and each of them once."""
     log.write(XID.format(13), at=100.0)
     log.write("docker0: port 1(veth1a2b3c4) entered blocking state")
     log.write(XID.format(31), at=200.0)
@@ -96,7 +96,7 @@ def test_the_ring_is_read_first_and_then_what_is_new(log: Log):
 
 
 def test_what_comes_between_two_looks_lies_between_them(log: Log):
-    """The kernel's clock is off by seconds after a month."""
+    """A new record is dated between the last two readings, because the kernel's clock can drift."""
     followed = log.follow()
     followed.read()
     log.now += 10.0
@@ -108,7 +108,7 @@ def test_what_comes_between_two_looks_lies_between_them(log: Log):
 
 
 def test_nothing_is_of_the_future(log: Log):
-    """Not even what the ring had before the first look."""
+    """A record in the ring buffer with a time in the future is dated at the time of reading."""
     log.write(XID.format(13), at=UPTIME + 7.0)
     followed = log.follow()
     assert [xid.time for xid in followed.read().xids] == [NOON]
@@ -116,7 +116,7 @@ def test_nothing_is_of_the_future(log: Log):
 
 
 def test_a_kill_that_is_half_written_is_told_when_it_is_whole(log: Log):
-    """Between its two lines somebody looks."""
+    """A kill is reported only when the second of its two lines has been written."""
     followed = log.follow()
     log.write(oom_kill(ONE))
     assert followed.read().oom_kills == ()
@@ -127,7 +127,7 @@ def test_a_kill_that_is_half_written_is_told_when_it_is_whole(log: Log):
 
 
 def test_a_record_that_is_half_written_is_read_when_it_is_whole(log: Log):
-    """A regular file gives what is there; the device gives whole records."""
+    """An incomplete record in a regular file is read when the rest of the record is written."""
     followed = log.follow()
     text = "4,1,1000000,-;" + XID.format(13) + "\n"
     with log.path.open("a", encoding="utf-8") as file:
@@ -140,7 +140,7 @@ def test_a_record_that_is_half_written_is_read_when_it_is_whole(log: Log):
 
 
 def test_kills_are_recalled_since_a_time(log: Log):
-    """Of all control groups."""
+    """`recall` returns the kills in all control groups since the given time."""
     followed = log.follow()
     for container, pid in ((ONE, 7), (TWO, 8), (f"{ONE}/worker", 9)):
         log.now += 10.0
@@ -153,7 +153,7 @@ def test_kills_are_recalled_since_a_time(log: Log):
 
 
 def test_errors_of_gpus_are_found(log: Log):
-    """Those since a time."""
+    """`recall` returns the GPU errors since the given time."""
     followed = log.follow()
     for code in (13, 31):
         log.now += 10.0
@@ -165,7 +165,7 @@ def test_errors_of_gpus_are_found(log: Log):
 
 
 def test_only_so_many_are_remembered(log: Log):
-    """A container in a loop is killed for weeks."""
+    """Only the last 256 kills are remembered, as a container may be killed again and again."""
     followed = log.follow()
     for pid in range(300):
         log.write(oom_kill(ONE, pid))
@@ -177,13 +177,13 @@ def test_only_so_many_are_remembered(log: Log):
 
 
 class Device:
-    """Answers as the device does: one record or one error for each read."""
+    """A fake device that returns one record or raises one error for each read."""
 
     def __init__(self, *answers: str | int) -> None:
         self.answers = list(answers)
 
     def read(self, _descriptor: int, size: int) -> bytes:
-        """Return the next answer."""
+        """Return the next record or raise the next error."""
         if not self.answers:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         answer = self.answers.pop(0)
@@ -194,7 +194,7 @@ class Device:
 
 
 def test_what_was_overwritten_is_counted(log: Log):
-    """The ring went round before it was read: the next record tells how far."""
+    """The number of overwritten records is computed from the next record's sequence number."""
     device = Device("4,100,1,-;a\n", errno.EPIPE, f"4,141,1,-;{XID.format(13)}\n", "4,142,1,-;b\n")
     followed = log.follow(device.read)
     news = followed.read()
@@ -205,14 +205,14 @@ def test_what_was_overwritten_is_counted(log: Log):
 
 
 def test_what_the_ring_lost_before_the_first_look_is_not_counted(log: Log):
-    """A machine that is up for a month has lost most of it."""
+    """Records that were overwritten before the first reading are not counted as lost."""
     followed = log.follow(Device("4,99999,1,-;a\n").read)
     assert followed.read().lost == 0
     followed.close()
 
 
 def test_a_record_that_is_too_long_is_passed_over(log: Log):
-    """The kernel goes on with the next."""
+    """A record that is too long is skipped and counted as lost, and the next record is read."""
     device = Device("4,1,1,-;a\n", errno.EINVAL, f"4,3,1,-;{XID.format(13)}\n")
     followed = log.follow(device.read)
     news = followed.read()
@@ -221,7 +221,7 @@ def test_a_record_that_is_too_long_is_passed_over(log: Log):
 
 
 def test_errors_without_end_have_an_end(log: Log):
-    """A device that always answers the same is left after a while."""
+    """A reading ends even if the device returns the same error every time."""
 
     def fail(_descriptor: int, _size: int) -> bytes:
         raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -232,7 +232,7 @@ def test_errors_without_end_have_an_end(log: Log):
 
 
 def test_a_device_that_fails_is_opened_again(log: Log):
-    """What was told before is not told again."""
+    """After an I/O error the device is reopened, and only the new records are reported."""
     log.write(XID.format(13))
     broken = [errno.EIO]
 
@@ -250,7 +250,7 @@ def test_a_device_that_fails_is_opened_again(log: Log):
 
 
 def test_a_log_that_was_closed_goes_on_where_it_was(log: Log):
-    """It is opened when it is wanted."""
+    """After `close`, the next reading reopens the log and continues after the last record."""
     log.write(XID.format(13))
     followed = log.follow()
     assert codes(followed.read()) == [13]
@@ -262,7 +262,7 @@ def test_a_log_that_was_closed_goes_on_where_it_was(log: Log):
 
 
 def test_what_there_is_can_be_skipped(log: Log):
-    """Also when it is opened again before anything new came, or appears later."""
+    """`skip` skips the existing records, even if the log is reopened later or does not exist."""
     log.write(XID.format(13))
     followed = log.follow()
     followed.skip()
@@ -270,7 +270,7 @@ def test_what_there_is_can_be_skipped(log: Log):
     followed.close()
     log.write(XID.format(31))
     log.now += 5
-    assert followed.read() == KernelNews()  # opened after it, and it may be old
+    assert followed.read() == KernelNews()  # written before the log was reopened
     log.write(XID.format(79))
     (xid,) = followed.read().xids
     assert (xid.code, xid.time) == (79, log.now)
@@ -284,7 +284,7 @@ def test_what_there_is_can_be_skipped(log: Log):
 
 
 def test_a_log_that_is_not_there_tells_nothing(tmp_path: Path):
-    """Why, and what would help, can be asked; it is read as soon as it is there."""
+    """A missing log yields no events and a gap with a remedy, and is read once it exists."""
     followed = KernelLog(tmp_path / "kmsg")
     assert not followed.is_readable
     assert followed.read() == KernelNews()
@@ -302,8 +302,8 @@ def test_a_log_that_is_not_there_tells_nothing(tmp_path: Path):
 
 @pytest.fixture
 def shut() -> Iterator[Path]:
-    """A log that only root may read."""
-    with tempfile.TemporaryDirectory() as directory:  # not below a folder of root's
+    """A kernel log that only root may read."""
+    with tempfile.TemporaryDirectory() as directory:  # `tmp_path` is closed to other users
         Path(directory).chmod(0o755)
         path = Path(directory) / "kmsg"
         path.touch(mode=0)
@@ -311,7 +311,7 @@ def shut() -> Iterator[Path]:
 
 
 def test_a_log_that_may_not_be_read_says_what_is_missing(shut: Path):
-    """The capability, and how to give it."""
+    """If the log may not be read, the gap names the error and the missing capability."""
     with as_nobody():
         followed = KernelLog(shut)
         assert not followed.is_readable
@@ -325,7 +325,7 @@ def test_a_log_that_may_not_be_read_says_what_is_missing(shut: Path):
 
 
 def test_a_folder_in_its_place_tells_nothing(tmp_path: Path):
-    """It can be opened and not be read."""
+    """A directory in place of the kernel log yields no events."""
     followed = KernelLog(tmp_path)
     assert followed.read() == KernelNews()
     followed.close()
@@ -334,7 +334,7 @@ def test_a_folder_in_its_place_tells_nothing(tmp_path: Path):
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/kmsg is Linux's")
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.W_OK), reason="/dev/kmsg is not for us")
 def test_the_kernels_own_log_is_followed():
-    """What root writes to it comes back as a record, at the right time."""
+    """A record that root writes to `/dev/kmsg` is read back with the correct time."""
     followed = KernelLog()
     assert followed.is_readable
     followed.read()
@@ -352,7 +352,10 @@ def test_the_kernels_own_log_is_followed():
 
 
 def test_reading_nothing_costs_next_to_nothing(log: Log):
-    """It is read on every scrape."""
+    """200 readings without new records take less than 0.2 s of CPU time.
+
+    The kernel log is read on every scrape.
+    """
     followed = log.follow()
     followed.read()
     began = time.process_time()
@@ -364,7 +367,7 @@ def test_reading_nothing_costs_next_to_nothing(log: Log):
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read(tmp_path_factory: pytest.TempPathFactory, data: bytes):
-    """Nothing makes it raise."""
+    """A log of arbitrary bytes is read without an error."""
     path = tmp_path_factory.mktemp("hostile") / "kmsg"
     path.write_bytes(data + b"\n4,7,1000000,-;" + data)
     followed = KernelLog(path)

@@ -1,4 +1,4 @@
-"""How often the kernel's log told of a kill or of a failing GPU."""
+"""Tests of the counts of OOM kills and GPU errors in the kernel log."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ NONE = {"memcg": 0, "host": 0, "cpuset": 0, "memory_policy": 0}
 
 
 def write(path: Path, *texts: str, at: float) -> None:
-    """Write records at seconds since boot."""
+    """Write records that are dated at a number of seconds since boot."""
     with path.open("a", encoding="ascii") as file:
         for text in texts:
             file.write(f"4,{path.stat().st_size},{int(at * 1e6)},-;{text}\n")
 
 
 def tally(path: Path, *, most: int = 64) -> KernelTally:
-    """Begin to count at noon."""
+    """Return a tally that begins to count at noon."""
     return KernelTally(path, most=most, clock=lambda: NOON, monotonic=lambda: UPTIME)
 
 
 def xid(code: int, bus: str = "0000:3b:00") -> str:
-    """Return the driver's line."""
+    """Return the driver's line about a GPU error."""
     return f"NVRM: Xid (PCI:{bus}): {code}, pid=7, x"
 
 
 def kill(constraint: str, pid: int) -> str:
-    """Return the kernel's line."""
+    """Return a kernel log line that reports an OOM kill."""
     return (
         f"oom-kill:constraint={constraint},nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
         f"task_memcg=/x,task=python,pid={pid},uid=0"
@@ -44,7 +44,7 @@ def kill(constraint: str, pid: int) -> str:
 
 
 def test_what_was_before_is_not_counted_but_known(tmp_path: Path):
-    """A GPU that had errors yesterday begins with 0, so that the next one is a rise."""
+    """The count of earlier GPU errors begins at 0, so that the next error is an increase."""
     path = tmp_path / "kmsg"
     write(path, xid(63), kill("CONSTRAINT_NONE", 7), at=100.0)
     counts = tally(path)
@@ -71,7 +71,7 @@ def test_what_was_before_is_not_counted_but_known(tmp_path: Path):
     ],
 )
 def test_kills_are_counted_by_what_ran_out(tmp_path: Path, constraint: str, label: str):
-    """Each of the kernel's four constraints."""
+    """Kills are counted by the kernel's four constraints, and an unknown constraint is ignored."""
     path = tmp_path / "kmsg"
     path.touch()
     counts = tally(path)
@@ -83,7 +83,7 @@ def test_kills_are_counted_by_what_ran_out(tmp_path: Path, constraint: str, labe
 
 
 def test_kinds_of_errors_are_bounded(tmp_path: Path):
-    """Those that are known go on being counted; the others are counted as left out."""
+    """At the limit, known kinds of errors are still counted, and new kinds count as omitted."""
     path = tmp_path / "kmsg"
     path.touch()
     counts = tally(path, most=2)
@@ -95,7 +95,7 @@ def test_kinds_of_errors_are_bounded(tmp_path: Path):
 
 
 def test_a_log_that_cannot_be_read_counts_nothing(tmp_path: Path):
-    """Not even 0."""
+    """If the log cannot be read, the number of OOM kills is unknown rather than 0."""
     assert tally(tmp_path / "kmsg").read() == KernelTallyReading(None)
 
 
@@ -109,5 +109,5 @@ def test_a_log_that_cannot_be_read_counts_nothing(tmp_path: Path):
     ],
 )
 def test_an_address_is_written_as_the_driver_library_does(bus_id: str, expected: str):
-    """So that errors can be joined to what is known of the GPU."""
+    """PCI addresses are written as NVML writes them, so that errors join with GPU metrics."""
     assert name_as_nvml(bus_id) == expected

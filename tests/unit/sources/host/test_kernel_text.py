@@ -1,4 +1,4 @@
-"""The kernel log as somebody saved it."""
+"""Tests of the parser of saved kernel logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAVED = Path(__file__).parents[3] / "fixtures" / "kernel_log"
 BOOTED = 1_795_294_800.0  # 2026-11-21 21:00:00 UTC
 NOW = BOOTED + 3600.0
 ID = "85a2c6d12832fa0a6315014f8178b1c270398baf41131ca9b004e4eca7211327"
-# Those that tell the time to the microsecond, and those that tell whole seconds.
+# Files with times in microseconds, and files with times in whole seconds.
 EXACT = (
     "kmsg.txt",
     "dmesg.txt",
@@ -34,7 +34,7 @@ COARSE = ("dmesg-T.txt", "kern.log", "journal-short.txt", "journal-iso.txt", "jo
 
 @pytest.fixture(params=["UTC", "Asia/Kolkata"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The zone that this process is in."""
+    """The time zone of this process."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield request.param
@@ -43,14 +43,14 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def shift(name: str, zone: str) -> float:
-    """Return how far off a time without a zone is, where it was not written in this one."""
+    """Return the error, in seconds, of the times in a file that contains no time zone."""
     tells_zone = name in EXACT or name in {"journal-iso.txt", "journal-full.txt"}
     return 0.0 if tells_zone or zone == "UTC" else -19_800.0
 
 
 @pytest.mark.parametrize("name", [*EXACT, *COARSE])
 def test_every_shape_says_the_same(name: str, zone: str):
-    """One kill for memory, one GPU that was lost, one file system that was shut."""
+    """Every log format yields the same OOM kill, GPU error and file system error."""
     text = (SAVED / name).read_text(encoding="utf-8")
     news = parse_kernel_text(text, now=NOW, boot_time=BOOTED)
     later = shift(name, zone)
@@ -76,7 +76,7 @@ def test_every_shape_says_the_same(name: str, zone: str):
 
 
 def test_lines_without_a_time_are_of_now():
-    """Somebody kept what they say alone."""
+    """Events in lines without a time are dated at the current time."""
     news = parse_kernel_text((SAVED / "plain.txt").read_text(), now=NOW, boot_time=BOOTED)
     assert [kill.time for kill in news.oom_kills] == [NOW]
     assert [xid.time for xid in news.xids] == [NOW]
@@ -84,21 +84,21 @@ def test_lines_without_a_time_are_of_now():
 
 @pytest.mark.parametrize("name", ["dmesg.txt", "kmsg.txt", "journal-monotonic.txt"])
 def test_without_a_boot_time_the_last_line_is_of_now(name: str):
-    """The times between the lines are known."""
+    """Without a boot time, the last line is dated now and the other lines relative to it."""
     news = parse_kernel_text((SAVED / name).read_text(), now=NOW)
     assert news.lines[0].time == pytest.approx(NOW, abs=1e-5)
     assert news.xids[0].time == pytest.approx(NOW - 12.5, abs=1e-5)
 
 
 def test_a_name_cannot_end_a_line():
-    """What Unicode calls the end of a line may be in the name of a process."""
+    """A Unicode line separator in the name of a process does not end the log line."""
     text = (SAVED / "dmesg.txt").read_text().replace("task=dd", "task=\u2028x\u0085y")
     (kill,) = parse_kernel_text(text.replace("\n", "\r\n"), now=NOW, boot_time=BOOTED).oom_kills
     assert (kill.task, kill.pid) == (" x y", 3181)
 
 
 def test_an_old_kernel_says_it_in_other_words():
-    """One process of a container was killed instead of its parent, and one of the host."""
+    """OOM kills in the log of Linux 4.15 are parsed, both in a container and on the host."""
     news = parse_kernel_text((SAVED / "linux-4.15.txt").read_text(), now=NOW, boot_time=0.0)
     assert news.oom_kills == (
         OomKill(
@@ -126,7 +126,7 @@ def test_an_old_kernel_says_it_in_other_words():
 
 
 def test_a_whole_group_is_killed():
-    """Each process counts once, and what is killed four seconds later is none of them."""
+    """Each process of a killed group counts once, and a later kill is not assigned to the group."""
     news = parse_kernel_text((SAVED / "oom-group.txt").read_text(), now=NOW, boot_time=0.0)
     group = f"/limited/{ID}"
     assert [(kill.pid, kill.oom_memcg, kill.task_memcg) for kill in news.oom_kills] == [
@@ -138,7 +138,7 @@ def test_a_whole_group_is_killed():
 
 
 def test_a_date_without_a_year_is_the_last_one(monkeypatch: pytest.MonkeyPatch):
-    """In January, December was last year."""
+    """A date without a year is the latest such date in the past, in January that of last year."""
     line = "Dec 31 23:59:59 box kernel: NVRM: Xid (PCI:0000:3b:00): 31, x\n"
     (xid,) = parse_kernel_text(line, now=1_767_312_000.0).xids  # 2026-01-02
     assert 1_767_139_199 - 50_400 <= xid.time <= 1_767_225_599 + 50_400  # 2025-12-31, any zone
@@ -154,19 +154,19 @@ def test_a_date_without_a_year_is_the_last_one(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_what_is_no_line_of_the_kernel_says_nothing(line: str):
-    """A day that never was, and another program's line."""
+    """A line with an invalid date and a line of another program are ignored."""
     assert parse_kernel_text(line, now=NOW).xids == ()
 
 
 def test_a_named_zone_is_ours():
-    """Only our own zone knows the meaning of its name."""
+    """A named time zone is taken for the local time zone, as the names of zones are ambiguous."""
     line = "Sat 2026-11-21 21:41:35 CET box kernel: NVRM: Xid (PCI:0000:3b:00): 31, x"
     (xid,) = parse_kernel_text(line, now=NOW).xids
     assert abs(xid.time - 1_795_297_295.0) <= 50_400
 
 
 def test_zones_are_reckoned_with():
-    """Half past nine in Kolkata is four o'clock."""
+    """The UTC offset of a time is applied, with or without minutes or a colon."""
     line = "2026-11-21T21:30:00{} box kernel: NVRM: Xid (PCI:0000:3b:00): 31, x"
     times = {
         zone: parse_kernel_text(line.format(zone), now=NOW).xids[0].time - BOOTED
@@ -177,7 +177,7 @@ def test_zones_are_reckoned_with():
 
 @given(st.text(max_size=400), st.floats(-1e9, 4e9), st.none() | st.floats(-1e9, 4e9))
 def test_any_text_is_read(text: str, now: float, boot_time: float | None):
-    """Nothing makes it raise."""
+    """Arbitrary text is parsed without an error."""
     parse_kernel_text(text, now=now, boot_time=boot_time)
 
 
@@ -207,5 +207,5 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_any_order_of_times_is_read(text: str):
-    """Pieces of real lines do not make it raise."""
+    """Pieces of real lines in any order are parsed without an error."""
     parse_kernel_text(text, now=NOW)

@@ -1,4 +1,4 @@
-"""Memory and swap."""
+"""Tests of the readings of memory and swap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainvitals.sources.host.memory import MemoryReading, MemorySource
 
 
 def test_the_fake_machine_is_read_in_bytes(roots: Roots):
-    """Kilobytes and pages become bytes."""
+    """The kilobytes in `meminfo` and the pages in `vmstat` are converted to bytes."""
     reading = MemorySource(roots=roots, page_bytes=4096).read()
     assert reading == MemoryReading(
         total_bytes=16_777_216_000,
@@ -47,7 +47,7 @@ FIELDS = {
 
 
 def rewrite_meminfo(roots: Roots, field: str, line: str) -> None:
-    """Replace the line of one field."""
+    """Replace the line of one field in `meminfo`."""
     path = roots.procfs / "meminfo"
     path.write_text(re.sub(rf"(?m)^{field}:.*\n", line, path.read_text()))
 
@@ -57,17 +57,21 @@ def rewrite_meminfo(roots: Roots, field: str, line: str) -> None:
 def test_a_field_that_is_missing_or_makes_no_sense_costs_itself_alone(
     roots: Roots, field: str, value: str | None
 ):
-    """Linux before 3.14 has no MemAvailable, gVisor no swap, WSL 1 no Buffers; lxcfs writes 2^64 - 120."""
+    """A missing or invalid field does not prevent reading the unrelated fields of `meminfo`.
+
+    Linux before 3.14 has no `MemAvailable`, gVisor has no swap fields, WSL 1 has no `Buffers`, and
+    lxcfs writes values such as 2^64 - 120.
+    """
     whole = MemorySource(roots=roots).read()
     rewrite_meminfo(roots, field, "" if value is None else f"{field}: {value}\n")
     expected = replace(whole, **{FIELDS[field]: None})
-    if field == "SwapTotal":  # what is free is not known to be a part of it
+    if field == "SwapTotal":  # the free swap cannot be compared with the total
         expected = replace(expected, swap_free_bytes=None)
     assert MemorySource(roots=roots).read() == expected
 
 
 def test_what_is_used_is_unknown_where_a_part_is_unknown(roots: Roots):
-    """No difference is made with a number that is not there."""
+    """The used memory or swap is unknown if the available memory or the free swap is unknown."""
     for field in ("MemAvailable", "SwapFree"):
         rewrite_meminfo(roots, field, "")
     reading = MemorySource(roots=roots).read()
@@ -75,7 +79,7 @@ def test_what_is_used_is_unknown_where_a_part_is_unknown(roots: Roots):
 
 
 def test_without_swap_none_of_it_is_used(roots: Roots):
-    """A container of lxcfs without swap has more than 2^63 bytes of it free."""
+    """Without swap the used swap is 0, even if lxcfs reports more than 2^63 bytes of free swap."""
     rewrite_meminfo(roots, "SwapTotal", "SwapTotal: 0 kB\n")
     rewrite_meminfo(roots, "SwapFree", "SwapFree: 18446744073709346016 kB\n")
     reading = MemorySource(roots=roots).read()
@@ -84,7 +88,7 @@ def test_without_swap_none_of_it_is_used(roots: Roots):
 
 
 def test_without_a_limit_swap_has_no_size(roots: Roots):
-    """The largest number of a page counter is the absence of a limit (lxcfs 2.0.6)."""
+    """If `SwapTotal` is the kernel's number for no limit, as in lxcfs 2.0.6, it is unknown."""
     rewrite_meminfo(roots, "SwapTotal", "SwapTotal: 9007199246672720 kB\n")
     rewrite_meminfo(roots, "SwapFree", "SwapFree: 9007199246535028 kB\n")
     reading = MemorySource(roots=roots).read()
@@ -92,14 +96,14 @@ def test_without_a_limit_swap_has_no_size(roots: Roots):
 
 
 def test_what_has_no_total_is_no_meminfo(roots: Roots):
-    """The error names the file."""
+    """If `meminfo` has no `MemTotal`, the error names the file."""
     rewrite_meminfo(roots, "MemTotal", "")
     with pytest.raises(SourceError, match=r"cannot understand .*meminfo"):
         MemorySource(roots=roots).read()
 
 
 def test_an_old_kernel_counts_no_oom_kills(roots: Roots):
-    """Without oom_kill in vmstat the count is unknown and the rest is read."""
+    """Without `oom_kill` in `vmstat` the number of OOM kills is unknown, and the rest is read."""
     path = roots.procfs / "vmstat"
     path.write_text(path.read_text().replace("oom_kill 2\n", ""))
     reading = MemorySource(roots=roots, page_bytes=4096).read()
@@ -108,7 +112,7 @@ def test_an_old_kernel_counts_no_oom_kills(roots: Roots):
 
 
 def test_without_vmstat_its_counters_are_unknown(roots: Roots):
-    """A missing vmstat leaves the sizes."""
+    """If `vmstat` is missing, its counters are unknown, and the memory sizes are still read."""
     (roots.procfs / "vmstat").unlink()
     reading = MemorySource(roots=roots).read()
     assert (reading.swap_in_bytes, reading.swap_out_bytes, reading.oom_kills) == (None, None, None)
@@ -116,14 +120,14 @@ def test_without_vmstat_its_counters_are_unknown(roots: Roots):
 
 
 def test_without_meminfo_there_is_an_error(roots: Roots):
-    """Every machine has meminfo."""
+    """A missing `meminfo` is an error, because every machine has this file."""
     (roots.procfs / "meminfo").unlink()
     with pytest.raises(SourceError, match="cannot find"):
         MemorySource(roots=roots).read()
 
 
 def test_this_machine_agrees_with_psutil():
-    """Totals are equal, and what moves is within a few percent."""
+    """The totals equal those of psutil, and the available memory differs by at most 10%."""
     theirs, swap = psutil.virtual_memory(), psutil.swap_memory()
     reading = MemorySource().read()
     assert reading.total_bytes == theirs.total

@@ -1,4 +1,4 @@
-"""Which file systems are mounted, and which of them matter."""
+"""Tests of the choice of the mounted file systems that are reported."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from trainvitals.sources.host.mounts import Mount, parse_mountinfo
 
 
 def line(mountpoint: str, *, number: str, fstype: str = "ext4", device: str = "/dev/sda") -> str:
-    """Write one line of mountinfo."""
+    """Return one line of `mountinfo`."""
     return f"30 1 {number} / {mountpoint} rw,relatime shared:1 - {fstype} {device} rw\n"
 
 
 def parse(data: bytes) -> tuple[Mount, ...]:
-    """Parse a mountinfo of which every line can be understood."""
+    """Return the mounts in a `mountinfo` in which every line is valid."""
     mounts, not_understood = parse_mountinfo(data)
     assert not_understood == 0
     return mounts
 
 
 def places(*lines: str) -> list[str]:
-    """Parse lines of mountinfo and give the mount points that were chosen."""
+    """Return the mount points that are chosen from lines of `mountinfo`."""
     return [mount.mountpoint for mount in parse("".join(lines).encode())]
 
 
 def test_the_fake_machine_has_five_file_systems_that_matter(roots: Roots):
-    """Kernel interfaces, images, containers and logins are left out; a bind mount counts once."""
+    """Mounts of the kernel, images, containers and logins are omitted; a bind mount counts once."""
     mounts = parse((roots.procfs / "1/mountinfo").read_bytes())
     assert [(mount.mountpoint, mount.fstype, mount.device) for mount in mounts] == [
         ("/", "ext4", "/dev/nvme0n1p1"),
@@ -39,7 +39,7 @@ def test_the_fake_machine_has_five_file_systems_that_matter(roots: Roots):
 
 
 def test_blanks_and_backslashes_are_unescaped():
-    """The kernel writes them as octal numbers."""
+    """The kernel's octal escapes in mount points are decoded."""
     mounts = parse(line("/my\\040disk\\134a", number="8:1").encode())
     assert mounts == (
         Mount(
@@ -49,14 +49,14 @@ def test_blanks_and_backslashes_are_unescaped():
 
 
 def test_a_name_that_is_no_text_can_be_shown_and_asked():
-    """The path keeps its bytes, what is shown is valid text."""
+    """The path of a mount keeps bytes that are not UTF-8, and the displayed name is valid text."""
     (mount,) = parse(b"30 1 8:1 / /m\xff rw - ext4 /dev/sda rw\n")
     assert mount.path == b"/m\xff"
     assert mount.mountpoint == "/m�"
 
 
 def test_the_root_of_a_container_matters():
-    """An overlay at / is kept, and what the engine binds into /etc is not."""
+    """In a container the overlay at `/` is kept, and the engine's mounts in `/etc` are left out."""
     assert places(
         line("/", number="0:50", fstype="overlay", device="overlay"),
         line("/dev/shm", number="0:51", fstype="tmpfs", device="shm"),
@@ -83,7 +83,7 @@ def test_the_root_of_a_container_matters():
     ],
 )
 def test_what_comes_and_goes_with_containers_and_logins_does_not_matter(mountpoint: str):
-    """Their disk is listed by itself, and their names would be new ones each time."""
+    """Mounts in the folders of container engines, login sessions and the kernel are left out."""
     assert places(line(mountpoint, number="0:9", fstype="tmpfs")) == []
 
 
@@ -101,12 +101,12 @@ def test_what_comes_and_goes_with_containers_and_logins_does_not_matter(mountpoi
     ],
 )
 def test_places_where_data_may_grow_matter(mountpoint: str):
-    """Names that only look like the excluded ones are kept."""
+    """Mount points whose names only resemble the excluded ones are kept."""
     assert places(line(mountpoint, number="0:9", fstype="tmpfs")) == [mountpoint]
 
 
 def test_the_last_mount_at_a_place_hides_the_others():
-    """Only what can be reached there counts."""
+    """Only the last mount at a mount point is listed, as it hides the earlier mounts."""
     (mount,) = parse(
         (line("/mnt", number="8:1") + line("/mnt", number="8:2", device="/dev/sdb")).encode()
     )
@@ -114,7 +114,7 @@ def test_the_last_mount_at_a_place_hides_the_others():
 
 
 def test_what_lies_below_a_remote_mount_may_hang_too():
-    """The way to it leads through the remote one; a name that only begins alike does not."""
+    """A mount below a remote mount is guarded; a mount whose name only begins alike is not."""
     mounts = parse(
         (
             line("/nfs", number="0:60", fstype="nfs", device="server:/x")
@@ -146,7 +146,7 @@ POD = "/var/lib/kubelet/pods/0947fe21-6379-11e8-99c3-42010af00019"
     ],
 )
 def test_a_volume_that_a_server_serves_matters_in_a_container_too(mountpoint: str, fstype: str):
-    """Where the server is dead, the container hangs; the mounts of the host come first."""
+    """A container's volume on a server is listed after the host's mounts and is guarded."""
     volume = line(mountpoint, number="0:60", fstype=fstype, device="server:/x")
     assert places(volume, line("/work", number="8:1")) == ["/work", mountpoint]
     (mount,) = parse(volume.encode())
@@ -165,12 +165,12 @@ def test_a_volume_that_a_server_serves_matters_in_a_container_too(mountpoint: st
     ],
 )
 def test_other_mounts_of_containers_do_not_matter(mountpoint: str, fstype: str):
-    """A local volume is on a disk that is listed by itself, and a root file system is none."""
+    """Local volumes and other local mounts of containers, snaps and logins are left out."""
     assert places(line(mountpoint, number="0:60", fstype=fstype)) == []
 
 
 def test_a_server_that_serves_many_pods_counts_once():
-    """Under the mount point of the host, if it has one."""
+    """A file system that is mounted in many pods is listed once, preferably at the host's mount."""
     pods = [f"/var/lib/kubelet/pods/{pod}/volumes/kubernetes.io~nfs/data" for pod in range(9)]
     volumes = [line(pod, number="0:60", fstype="nfs4", device="server:/x") for pod in pods]
     assert places(*volumes) == [pods[0]]
@@ -190,7 +190,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_line_that_cannot_be_understood_costs_itself_alone(broken: str):
-    """The others are there, and it is counted."""
+    """An invalid line is skipped and counted, and the other lines are parsed."""
     data = line("/a", number="8:1") + broken + line("/b", number="8:2")
     mounts, not_understood = parse_mountinfo(data.encode())
     assert [mount.mountpoint for mount in mounts] == ["/a", "/b"]
@@ -199,13 +199,13 @@ def test_a_line_that_cannot_be_understood_costs_itself_alone(broken: str):
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_what_is_no_mountinfo_is_refused(broken: str):
-    """A text without any line of a mount is an error."""
+    """A text in which no line describes a mount raises an error."""
     with pytest.raises(ValueError):
         parse_mountinfo(2 * broken.encode())
 
 
 def test_lines_of_unusual_mounts_are_understood():
-    """No source, a dash as the source, two propagation tags, and blanks in a server's options."""
+    """Mounts without a source, with two propagation tags or with blanks in options are parsed."""
     assert places(
         "30 1 0:1 / /a rw - tmpfs  rw\n",
         "31 1 0:2 / /b rw - tmpfs - rw\n",

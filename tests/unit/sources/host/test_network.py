@@ -1,4 +1,4 @@
-"""What the network interfaces did."""
+"""Tests of the readings of the network interfaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainvitals.sources.host.network import Interface, NetworkSource
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock whose time a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -25,14 +25,14 @@ class Clock:
 
 
 def drop_line(roots: Roots, device: str) -> None:
-    """Take one interface out of /proc/net/dev."""
+    """Remove one interface from `/proc/1/net/dev`."""
     path = roots.procfs / "1/net/dev"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if f"{device}:" not in line))
 
 
 def test_the_fake_machine_has_two_ports_and_a_bridge(roots: Roots):
-    """The loopback and the containers' ends are left out; totals are the physical ports'."""
+    """The loopback and container interfaces are left out, and only physical ports are totalled."""
     reading = NetworkSource(roots=roots).read()
     assert [face.device for face in reading.interfaces] == ["eth0", "eth1", "docker0"]
     assert reading.interfaces[0] == Interface(
@@ -54,13 +54,13 @@ def test_the_fake_machine_has_two_ports_and_a_bridge(roots: Roots):
 
 
 def test_a_port_that_is_down_has_no_speed(roots: Roots):
-    """Its speed of -1 is unknown."""
+    """The speed of an interface that is down, which the kernel shows as -1, is unknown."""
     reading = NetworkSource(roots=roots).read()
     assert (reading.interfaces[1].up, reading.interfaces[1].speed_bytes) == (False, None)
 
 
 def test_a_container_counts_all_but_the_loopback(roots: Roots):
-    """Where no interface has a device, the totals are those of all listed."""
+    """If no interface has a device, the totals are those of all listed interfaces."""
     for device in ("eth0", "eth1"):
         (roots.sysfs / f"class/net/{device}/device/vendor").unlink()
         (roots.sysfs / f"class/net/{device}/device").rmdir()
@@ -69,14 +69,14 @@ def test_a_container_counts_all_but_the_loopback(roots: Roots):
 
 
 def test_without_sys_the_state_is_unknown(roots: Roots):
-    """The counters are there, the state and the speed are not."""
+    """Without `/sys` the counters are read, and the state of the interfaces is unknown."""
     reading = NetworkSource(roots=Roots(procfs=roots.procfs, sysfs=Path("/nowhere"))).read()
     assert [face.up for face in reading.interfaces] == [None, None, None]
     assert reading.interfaces[0].receive_bytes == 900_000_000
 
 
 def test_a_driver_that_says_unknown_is_up_when_it_has_a_carrier(roots: Roots):
-    """The carrier decides where the state does not."""
+    """If the driver reports an unknown state, the carrier determines whether the link is up."""
     state = roots.sysfs / "class/net/eth0/operstate"
     carrier = roots.sysfs / "class/net/eth0/carrier"
     state.write_text("unknown\n")
@@ -87,7 +87,7 @@ def test_a_driver_that_says_unknown_is_up_when_it_has_a_carrier(roots: Roots):
 
 
 def test_the_speed_is_asked_for_seldom_and_when_the_link_comes_up(roots: Roots):
-    """A new speed is seen after a minute, or at once when the link was down between."""
+    """The speed is read again after a minute, or as soon as a link that was down comes up."""
     clock = Clock()
     source = NetworkSource(roots=roots, clock=clock)
     source.read()
@@ -105,7 +105,7 @@ def test_the_speed_is_asked_for_seldom_and_when_the_link_comes_up(roots: Roots):
 
 
 def test_an_interface_that_goes_is_gone_and_one_that_comes_is_there(roots: Roots):
-    """The list follows the machine."""
+    """The list of interfaces follows the removal and the addition of an interface."""
     source = NetworkSource(roots=roots)
     path = roots.procfs / "1/net/dev"
     whole = path.read_text()
@@ -116,7 +116,7 @@ def test_an_interface_that_goes_is_gone_and_one_that_comes_is_there(roots: Roots
 
 
 def test_interfaces_beyond_the_bound_are_counted_and_stay_in_the_totals(roots: Roots):
-    """Physical ones come first; what is dropped is no byte of the totals."""
+    """Physical interfaces come first, and interfaces beyond the limit are counted as dropped."""
     reading = NetworkSource(roots=roots, limit=1).read()
     assert [face.device for face in reading.interfaces] == ["eth0"]
     assert reading.dropped == 2
@@ -124,13 +124,13 @@ def test_interfaces_beyond_the_bound_are_counted_and_stay_in_the_totals(roots: R
 
 
 def test_what_is_excluded_can_be_chosen(roots: Roots):
-    """Another expression leaves out other interfaces."""
+    """Another expression excludes other interfaces."""
     reading = NetworkSource(roots=roots, excluded="lo$|docker").read()
     assert [face.device for face in reading.interfaces] == ["eth0", "eth1", "veth1a2b3c"]
 
 
 def test_a_machine_without_a_list_of_interfaces_is_an_error(roots: Roots):
-    """The error names the file."""
+    """If `/proc/1/net/dev` is missing, the error names the file."""
     (roots.procfs / "1/net/dev").unlink()
     with pytest.raises(SourceError, match="1/net/dev"):
         NetworkSource(roots=roots).read()
@@ -149,7 +149,7 @@ def test_a_machine_without_a_list_of_interfaces_is_an_error(roots: Roots):
     ],
 )
 def test_a_function_of_a_card_is_no_port_beside_it(roots: Roots, mark: str, text: str):
-    """SR-IOV, subfunctions, their ends in the card's switch, and a function under hv_netvsc."""
+    """SR-IOV functions, subfunctions, their representors and hv_netvsc slaves are not physical."""
     file = roots.sysfs / "class/net/eth0" / mark
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -165,7 +165,7 @@ def test_a_function_of_a_card_is_no_port_beside_it(roots: Roots, mark: str, text
 
 @pytest.mark.parametrize(("mark", "text"), [("phys_port_name", "p0\n"), ("master/bonding", "")])
 def test_a_port_is_one_in_a_switch_or_a_bond_too(roots: Roots, mark: str, text: str):
-    """The card's own port, and one of several that share their load, count."""
+    """The card's own port in switch mode and a port in a bond count as physical ports."""
     file = roots.sysfs / "class/net/eth0" / mark
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -173,7 +173,7 @@ def test_a_port_is_one_in_a_switch_or_a_bond_too(roots: Roots, mark: str, text: 
 
 
 def test_a_container_that_was_given_a_function_counts_it(roots: Roots):
-    """Where no port is seen, the totals are those of all listed."""
+    """If there are only virtual functions, the totals are those of all listed interfaces."""
     for device in ("eth0", "eth1"):
         (roots.sysfs / f"class/net/{device}/device/physfn").touch()
     assert NetworkSource(roots=roots).read().receive_bytes == 900_700_000
@@ -189,7 +189,7 @@ def test_a_container_that_was_given_a_function_counts_it(roots: Roots):
     ],
 )
 def test_a_line_that_cannot_be_understood_costs_itself_alone(roots: Roots, line: str):
-    """The others are there, and it is counted."""
+    """An invalid line is counted as dropped, and the other interfaces are read."""
     before = NetworkSource(roots=roots).read()
     with (roots.procfs / "1/net/dev").open("a") as dev:
         dev.write(line)
@@ -198,14 +198,14 @@ def test_a_line_that_cannot_be_understood_costs_itself_alone(roots: Roots, line:
 
 
 def test_a_list_without_a_line_that_is_understood_is_an_error(roots: Roots):
-    """The error names the file."""
+    """If no line of `/proc/1/net/dev` is valid, the error names the file."""
     (roots.procfs / "1/net/dev").write_text("Inter-|\n face |\n  eth0: 1 2 3\n")
     with pytest.raises(SourceError, match="1/net/dev"):
         NetworkSource(roots=roots).read()
 
 
 def test_this_machine_agrees_with_psutil():
-    """Each interface's bytes lie between what psutil says before and after."""
+    """The counters of each interface lie between psutil's values before and after the reading."""
     before = psutil.net_io_counters(pernic=True, nowrap=False)
     reading = NetworkSource().read()
     after = psutil.net_io_counters(pernic=True, nowrap=False)

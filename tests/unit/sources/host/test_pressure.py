@@ -1,4 +1,4 @@
-"""How long tasks waited."""
+"""Tests of the readings of pressure stall information (PSI)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from trainvitals.sources.host.pressure import PressureReading, PressureSource, S
 
 
 def test_the_fake_machine_is_read_in_seconds(roots: Roots):
-    """Microseconds become seconds; that all tasks waited for the CPU at once means nothing.
+    """Microseconds are converted to seconds, and the `full` value of the CPU is left out.
 
-    Interrupts stop all tasks of a core, so that there is no time in which only some waited.
+    The time in which all tasks waited for the CPU at once is not meaningful. Interrupts stop all
+    tasks of a core, so `irq` has no `some` value.
     """
     assert PressureSource(roots=roots).read() == PressureReading(
         (
@@ -29,14 +30,14 @@ def test_the_fake_machine_is_read_in_seconds(roots: Roots):
 
 
 def test_a_kernel_without_pressure_has_no_stalls(tmp_path: Path):
-    """A missing folder is no error."""
+    """A missing `pressure` folder is no error and yields no stalls."""
     assert PressureSource(roots=Roots(procfs=tmp_path)).read() == PressureReading(())
 
 
 def test_a_kernel_with_pressure_switched_off_has_no_stalls(
     roots: Roots, monkeypatch: pytest.MonkeyPatch
 ):
-    """A kernel started with psi=0 shows the files and answers EOPNOTSUPP."""
+    """If the kernel was started with `psi=0`, opening the files fails, and there are no stalls."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
@@ -46,7 +47,7 @@ def test_a_kernel_with_pressure_switched_off_has_no_stalls(
 
 
 def test_a_kernel_without_a_file_has_the_others(roots: Roots):
-    """Before Linux 6.1, and where interrupts are not timed, there is no irq."""
+    """The other files are read if there is no `irq` file, as before Linux 6.1."""
     (roots.procfs / "pressure/irq").unlink()
     stalls = PressureSource(roots=roots).read().stalls
     assert [stall.resource for stall in stalls] == ["cpu", "io", "memory"]
@@ -56,7 +57,7 @@ def test_a_kernel_without_a_file_has_the_others(roots: Roots):
     "text", ["", "some total=many\n", "some total=-1\n", "all total=1\n", "some avg10=0.00\n"]
 )
 def test_a_file_of_another_kind_costs_itself_alone(roots: Roots, text: str):
-    """Where none is left, the error names one."""
+    """An invalid file is left out; if no file is valid, the error names a file."""
     (roots.procfs / "pressure/irq").write_text(text)
     stalls = PressureSource(roots=roots).read().stalls
     assert [stall.resource for stall in stalls] == ["cpu", "io", "memory"]

@@ -1,4 +1,4 @@
-"""What the exporter itself costs."""
+"""Tests of the exporter's readings of its own resource usage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.sources.host.process import ProcessSource
 
 
 def test_the_fake_exporter_and_its_reader_are_added_up(roots: Roots):
-    """CPU, memory, descriptors and threads are sums; the start is the exporter's own."""
+    """CPU time, memory, descriptors and threads include a child process, unlike the start time."""
     reading = ProcessSource(
         procfs=roots.procfs, children=lambda: (4300,), ticks_per_second=100, page_bytes=4096
     ).read()
@@ -29,7 +29,7 @@ def test_the_fake_exporter_and_its_reader_are_added_up(roots: Roots):
 
 
 def test_a_child_that_vanished_is_skipped(roots: Roots):
-    """A process id of nobody changes nothing."""
+    """A child process that does not exist is skipped."""
     reading = ProcessSource(
         procfs=roots.procfs, children=lambda: (4301,), ticks_per_second=100
     ).read()
@@ -38,7 +38,7 @@ def test_a_child_that_vanished_is_skipped(roots: Roots):
 
 
 def test_cpu_time_does_not_go_back_when_a_child_is_replaced(roots: Roots):
-    """What a child used before it ended stays counted, whatever its successor's id."""
+    """The CPU time of an ended child stays counted, even if its successor has the same PID."""
     stat = roots.procfs / "4300/stat"
     text = stat.read_text()
     children = [4300]
@@ -54,7 +54,7 @@ def test_cpu_time_does_not_go_back_when_a_child_is_replaced(roots: Roots):
 
 
 def test_a_system_that_does_not_say_when_it_booted_has_no_start_time(roots: Roots):
-    """The rest is read."""
+    """Without a boot time the start time is unknown, and the other values are read."""
     (roots.procfs / "stat").unlink()
     reading = ProcessSource(procfs=roots.procfs).read()
     assert reading.start_time_seconds is None
@@ -62,14 +62,14 @@ def test_a_system_that_does_not_say_when_it_booted_has_no_start_time(roots: Root
 
 
 def test_a_stat_of_another_kind_is_an_error(roots: Roots):
-    """The error names the file."""
+    """If `/proc/self/stat` is invalid, the error names the file."""
     (roots.procfs / "self/stat").write_text("1 (short) S 1 2\n")
     with pytest.raises(SourceError, match="self/stat"):
         ProcessSource(procfs=roots.procfs).read()
 
 
 def test_this_process_agrees_with_psutil():
-    """Threads, descriptors, start and CPU time are psutil's."""
+    """The threads, descriptors, start time, CPU time and memory agree with those of psutil."""
     source = ProcessSource()
     source.read()
     theirs = psutil.Process()
@@ -84,7 +84,7 @@ def test_this_process_agrees_with_psutil():
 
 
 def test_open_descriptors_are_counted_exactly():
-    """Opening one more file is one more, however the kernel lets us count."""
+    """Opening one more file increases the number of open descriptors by exactly one."""
     source = ProcessSource()
     source.read()
     before = source.read().open_fds
@@ -97,7 +97,7 @@ def test_open_descriptors_are_counted_exactly():
 
 
 def test_a_real_child_comes_and_goes():
-    """While it lives its threads count; when it ended nothing is left of it but its CPU time."""
+    """The threads and the memory of a child process count only while the child is alive."""
     children: list[int] = []
     source = ProcessSource(children=lambda: children)
     alone = source.read()

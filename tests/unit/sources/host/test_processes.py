@@ -1,4 +1,4 @@
-"""The processes that use the most."""
+"""Tests of the list of the processes that use the most CPU time and memory."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ PASSWD = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000::/home/ann:/bin/bash\
 
 
 def write_stat(procfs, pid, name, *, ticks, start=100, pages=0):
-    """Write the stat file of a process with its times, in user and system mode, and its pages."""
+    """Write the stat file of a process with its user and system ticks and its resident pages."""
     user, system = ticks
     folder = procfs / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def write_stat(procfs, pid, name, *, ticks, start=100, pages=0):
 
 @pytest.fixture
 def roots(tmp_path):
-    """A machine with four processes and two users."""
+    """A fake machine with four processes and two users."""
     (tmp_path / "root/etc").mkdir(parents=True)
     (tmp_path / "root/etc/passwd").write_text(PASSWD, encoding="utf-8")
     procfs = tmp_path / "proc"
@@ -49,7 +49,7 @@ def roots(tmp_path):
 
 @pytest.fixture
 def source(roots):
-    """Reads it at 0 s, 10 s, 20 s and so on, with 100 ticks a second and pages of 4 KiB."""
+    """A source that reads the machine every 10 s, with 100 ticks per second and pages of 4 KiB."""
     times = iter(range(0, 1000, 10))
     source = ProcessesSource(
         roots=roots, most=2, clock=lambda: next(times), ticks_per_second=100, page_bytes=4096
@@ -59,7 +59,7 @@ def source(roots):
 
 
 def test_the_largest_come_first(source):
-    """The memory is known at once, and those without any, as the kernel's own, are left out."""
+    """The processes with the most memory come first; those without memory are left out."""
     reading = source.read()
     assert reading.count == 4
     assert [(one.pid, one.name, one.resident_bytes) for one in reading.by_memory] == [
@@ -69,14 +69,14 @@ def test_the_largest_come_first(source):
 
 
 def test_the_first_reading_knows_no_cpu(source):
-    """What was used since when is not known before there are two readings."""
+    """The CPU usage is unknown at the first reading, as it needs two readings."""
     reading = source.read()
     assert reading.by_cpu == ()
     assert [one.cpu_percent for one in reading.by_memory] == [None, None]
 
 
 def test_the_busiest_come_first(source, roots):
-    """The share is that of one core since the reading before, of user and system mode together."""
+    """CPU usage is the share of one core since the last reading, in user and system mode."""
     source.read()
     write_stat(roots.procfs, 10, "python", ticks=(1100, 650), pages=25)
     write_stat(roots.procfs, 11, "a b) (c", ticks=(1300, 0), pages=50)
@@ -87,13 +87,13 @@ def test_the_busiest_come_first(source, roots):
 
 
 def test_those_that_idle_are_not_among_the_busiest(source):
-    """Who used nothing is not told of."""
+    """A process that has used no CPU time is not among the busiest processes."""
     source.read()
     assert source.read().by_cpu == ()
 
 
 def test_a_new_process_has_used_all_its_time_since(source, roots):
-    """All the time of one that was not there before counts, also where it took a number again."""
+    """All CPU time of a new process counts, even if the process has the PID of an earlier one."""
     source.read()
     write_stat(roots.procfs, 13, "new", ticks=(20, 20))
     write_stat(roots.procfs, 10, "other", ticks=(50, 0), start=900)
@@ -104,20 +104,20 @@ def test_a_new_process_has_used_all_its_time_since(source, roots):
 
 
 def test_users_have_names(source, roots):
-    """Whose a process is, says the host's own list of users."""
+    """The name of a process's user is read from the host's `/etc/passwd`."""
     passwd = PASSWD.replace("ann:x:1000", f"us:x:{os.geteuid()}") if os.geteuid() else PASSWD
     (roots.rootfs / "etc/passwd").write_text(passwd, encoding="utf-8")
     assert {one.user for one in source.read().by_memory} == {"us" if os.geteuid() else "root"}
 
 
 def test_a_user_that_is_not_listed_is_a_number(source, roots):
-    """Users of a directory service are not asked for, because that can hang."""
+    """A user who is not in `/etc/passwd` is shown as a number, as a directory service may hang."""
     (roots.rootfs / "etc/passwd").write_text("", encoding="utf-8")
     assert {one.user for one in source.read().by_memory} == {str(os.geteuid())}
 
 
 def test_where_others_are_hidden_their_number_is_unknown(source, roots):
-    """With hidepid only this user's own processes are there, or only theirs can be read."""
+    """If `hidepid` hides the processes of other users, the number of processes is unknown."""
     shutil.rmtree(roots.procfs / "1")
     assert source.read().count is None
     (roots.procfs / "1").mkdir()
@@ -125,21 +125,21 @@ def test_where_others_are_hidden_their_number_is_unknown(source, roots):
 
 
 def test_what_is_not_understood_is_left_out(source, roots):
-    """One broken file takes no other process with it."""
+    """A process with an invalid stat file is left out, and the other processes are read."""
     (roots.procfs / "10/stat").write_text("10 (python) S 1", encoding="utf-8")
     (roots.procfs / "11/stat").write_text("11 (x) S" + 40 * " y", encoding="utf-8")
     assert source.read().count == 2
 
 
 def test_no_proc_is_an_error(tmp_path):
-    """Where there is no list of processes, a line says so."""
+    """If the list of processes cannot be read, the error names its path."""
     source = ProcessesSource(roots=Roots(procfs=tmp_path / "nowhere"))
     with pytest.raises(SourceError, match=r"cannot list .*nowhere: No such file or directory"):
         source.read()
 
 
 def test_a_busy_process_is_found_on_the_real_machine():
-    """A loop uses most of a core, is called by its name, and its command line is nowhere."""
+    """A busy process is found with its name and CPU usage, and its command line is not exposed."""
     source = ProcessesSource(most=50)
     command = [sys.executable, "-c", "secret = 1\nwhile True: pass"]
     with subprocess.Popen(command) as busy:
@@ -157,20 +157,20 @@ def test_a_busy_process_is_found_on_the_real_machine():
 
 
 def test_a_process_that_is_gone_has_no_name(roots):
-    """The name of none is None."""
+    """The name of a process that does not exist is None."""
     assert read_process_name(99, roots) is None
     assert read_process_name(10, roots) == "python"
 
 
 @given(st.binary())
 def test_any_file_is_understood_or_not(data):
-    """Whatever the kernel may write one day, nothing is raised."""
+    """A stat file of arbitrary bytes is parsed without an error."""
     stat = _parse_stat(data)
     assert stat is None or isinstance(stat.resident_pages, int)
 
 
 def test_times_that_go_back_are_no_use(source, roots):
-    """The kernel's estimate of user and system time sometimes goes back by a tick."""
+    """If the kernel's CPU time of a process decreases by a tick, its CPU usage is 0."""
     source.read()
     write_stat(roots.procfs, 11, "a b) (c", ticks=(299, 0), pages=50)
     reading = source.read()

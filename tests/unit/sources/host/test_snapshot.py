@@ -1,11 +1,11 @@
-"""The machine at this moment."""
+"""Tests of the snapshot of the machine."""
 
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.snapshot import find_biggest, read_host
 
 
 def test_this_machine_is_told(tmp_path):
-    """Memory, the root's disk, the disk of a folder that was asked for, and some processes."""
+    """The snapshot has the memory, the disks of `/` and of a given folder, and some processes."""
     host = read_host([str(tmp_path)], clock=lambda: 5.0)
     assert host.time == 5.0
     assert 0 < host.memory_available_bytes <= host.memory_total_bytes
@@ -15,14 +15,14 @@ def test_this_machine_is_told(tmp_path):
 
 
 def test_a_machine_that_tells_nothing_is_no_error(tmp_path):
-    """Without `/proc` nothing is known."""
+    """Without `/proc` the memory, the disks and the processes are unknown, which is no error."""
     roots = Roots(tmp_path, tmp_path, tmp_path)
     host = read_host(roots=roots, clock=lambda: 5.0)
     assert (host.memory_total_bytes, host.disks, host.biggest) == (None, (), ())
 
 
 def test_the_biggest_processes_come_first(tmp_path):
-    """By resident memory, with name and number; kernel threads have none."""
+    """Processes are sorted by resident memory; kernel threads, which have none, are left out."""
     for pid, name, pages in ((7, "small", 1), (8, "big", 300), (9, "kthread", 0)):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "comm").write_text(f"{name}\n")

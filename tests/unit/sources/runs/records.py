@@ -1,4 +1,4 @@
-"""Writes event files by hand, byte by byte, for the tests of those who read them."""
+"""Helpers that encode TensorBoard event files byte by byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C, bit by bit as the standard has it."""
+    """Return the CRC-32C of the data, computed bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -17,12 +17,12 @@ def crc32c(data: bytes) -> int:
 
 
 def mask(crc: int) -> int:
-    """Return the CRC as records have it."""
+    """Return a CRC in the masked form in which records store it."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def make_record(data: bytes) -> bytes:
-    """Put data in a record."""
+    """Return a record that contains the data."""
     length = struct.pack("<Q", len(data))
     return (
         length
@@ -33,7 +33,7 @@ def make_record(data: bytes) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Encode a number."""
+    """Return the variable-length encoding of a number."""
     encoded = b""
     while number > 127:
         encoded += bytes([number & 127 | 128])
@@ -42,12 +42,12 @@ def varint(number: int) -> bytes:
 
 
 def in_length(key: int, data: bytes) -> bytes:
-    """Make a field of bytes."""
+    """Return a length-delimited protobuf field."""
     return bytes([key]) + varint(len(data)) + data
 
 
 def make_event(wall_time: float, step: int, *values: bytes) -> bytes:
-    """Make an event with the values of a summary."""
+    """Return an event whose summary contains the values."""
     summary = b"".join(in_length(0x0A, value) for value in values)
     return (
         b"\x09"
@@ -59,12 +59,12 @@ def make_event(wall_time: float, step: int, *values: bytes) -> bytes:
 
 
 def make_scalar(tag: str, value: float) -> bytes:
-    """Make a value as `simple_value`."""
+    """Return a summary value that is stored as `simple_value`."""
     return in_length(0x0A, tag.encode()) + b"\x15" + struct.pack("<f", value)
 
 
 def make_tensor(tag: str, tensor: bytes) -> bytes:
-    """Make a value as a tensor."""
+    """Return a summary value that is stored as a tensor."""
     return in_length(0x0A, tag.encode()) + in_length(0x42, tensor)
 
 

@@ -1,4 +1,4 @@
-"""Records as a trainer would write them, from the few words that a test is about."""
+"""Helpers that return a trainer's records, in which a test sets only the values it needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND_NS = 1_000_000_000
 
 
 def at(seconds: float, *, clock_is_off_by: float = 0.0) -> Moment:
-    """Return the moment so many seconds after noon, when CLOCK_MONOTONIC showed 1000 s."""
+    """Return a moment in seconds after noon; CLOCK_MONOTONIC showed 1000 s at noon."""
     return Moment(NOON + seconds + clock_is_off_by, int((1000 + seconds) * SECOND_NS), BOOT)
 
 
@@ -23,14 +23,14 @@ def write_record(
     identity: Identity | None = None,
     **words: float,
 ) -> Record:
-    """Write a record.
+    """Return a record.
 
     Args:
-        phase: What the step record says that the run is doing.
-        written: When it was published, in seconds after noon.
-        live: The live word: seconds after noon, and the phase.
-        identity: Who wrote it.
-        words: Words of the step and state records by name.
+        phase: The phase of the run in the step record.
+        written: The time when the record was published, in seconds after noon.
+        live: The time (in seconds after noon) and the phase of the live word; None for none.
+        identity: The identity of the rank that wrote the record.
+        words: The values of words in the step and state records, by name.
     """
     step, state = list(EMPTY_STEP), list(EMPTY_STATE)
     step[STEP["mono_ns"]] = (1000 + written) * SECOND_NS

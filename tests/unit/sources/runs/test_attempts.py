@@ -1,4 +1,4 @@
-"""What restarts cost."""
+"""Tests of the counts of restarts and of the work that is lost because of restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def attempt(
 
 
 def test_the_steps_after_the_last_checkpoint_are_lost():
-    """It died at step 1200 and went on from the checkpoint of step 1000."""
+    """If a run ends at step 1200 and resumes at the checkpoint of step 1000, 200 steps are lost."""
     ledger = AttemptHistory()
     first = attempt(1, steps=1200, global_step=1200, first_global_step=0)
     second = attempt(2, steps=3, global_step=1003, first_global_step=1000, is_alive=True)
@@ -34,14 +34,14 @@ def test_the_steps_after_the_last_checkpoint_are_lost():
 
 
 def test_the_first_attempt_has_lost_nothing():
-    """Nobody has died."""
+    """A run with a single living attempt has no restarts and no losses."""
     ledger = AttemptHistory()
     assert ledger.update([attempt(1, steps=9, is_alive=True)]) == {"llama": Losses()}
     assert ledger.update([]) == {}
 
 
 def test_losses_are_counted_once_the_new_attempt_has_done_a_step():
-    """Before that it may still load the checkpoint that says where it goes on."""
+    """Losses are counted after the new attempt's first step, as it may load a checkpoint before."""
     ledger = AttemptHistory()
     first = attempt(1, steps=1200, global_step=1200, first_global_step=0)
     young = attempt(2, steps=0, global_step=0, first_global_step=0, is_alive=True)
@@ -51,7 +51,7 @@ def test_losses_are_counted_once_the_new_attempt_has_done_a_step():
 
 
 def test_an_attempt_that_is_overtaken_counts_when_it_has_died():
-    """Until then it may as well be another run by the same name, and has lost nothing."""
+    """If the earlier attempt is still alive, its losses are counted only after it has ended."""
     ledger = AttemptHistory()
     old = attempt(1, steps=1200, global_step=1200, first_global_step=0, is_alive=True)
     new = attempt(2, steps=3, global_step=1003, first_global_step=1000, is_alive=True)
@@ -63,7 +63,7 @@ def test_an_attempt_that_is_overtaken_counts_when_it_has_died():
 
 
 def test_an_overtaken_attempt_that_dies_before_the_first_step_of_the_next_loses_as_ever():
-    """The order of the two does not matter."""
+    """The losses are the same if the earlier attempt ends before its successor's first step."""
     ledger = AttemptHistory()
     old = attempt(1, steps=1200, global_step=1200, first_global_step=0, is_alive=True)
     young = attempt(2, steps=0, global_step=0, first_global_step=0, is_alive=True)
@@ -75,7 +75,7 @@ def test_an_overtaken_attempt_that_dies_before_the_first_step_of_the_next_loses_
 
 
 def test_an_overtaken_attempt_that_finishes_has_lost_nothing():
-    """Two runs by one name went side by side."""
+    """An attempt that finishes after another attempt has started is not counted as a restart."""
     ledger = AttemptHistory()
     old = attempt(1, steps=1200, global_step=1200, first_global_step=0, is_alive=True)
     new = attempt(2, steps=3, global_step=3, first_global_step=0, is_alive=True)
@@ -86,7 +86,7 @@ def test_an_overtaken_attempt_that_finishes_has_lost_nothing():
 
 
 def test_an_attempt_that_died_before_its_first_step_changes_nothing_but_the_count():
-    """The work that is lost is that of the attempt before."""
+    """If an attempt ends before its first step, the attempt before it determines the lost steps."""
     ledger = AttemptHistory()
     attempts = [
         attempt(1, steps=1200, global_step=1200, first_global_step=0),
@@ -97,7 +97,7 @@ def test_an_attempt_that_died_before_its_first_step_changes_nothing_but_the_coun
 
 
 def test_the_losses_of_several_restarts_add_up():
-    """200 steps and then 50."""
+    """The losses of two restarts, 200 steps and 50 steps, are added."""
     ledger = AttemptHistory()
     attempts = [
         attempt(1, steps=1200, global_step=1200, first_global_step=0),
@@ -108,7 +108,7 @@ def test_the_losses_of_several_restarts_add_up():
 
 
 def test_a_run_that_finished_and_is_started_again_has_lost_nothing():
-    """The second run of the same name begins from nothing on purpose."""
+    """If a run that finished is started again from step 0, no steps are lost."""
     ledger = AttemptHistory()
     finished = attempt(1, steps=1200, global_step=1200, state=float(State.FINISHED))
     again = attempt(2, steps=5, global_step=5, first_global_step=0, is_alive=True)
@@ -116,7 +116,7 @@ def test_a_run_that_finished_and_is_started_again_has_lost_nothing():
 
 
 def test_a_run_that_goes_on_where_it_died_has_lost_nothing():
-    """It saved its state with the very last step, or further on than it had told."""
+    """A run that resumes after the last step that it reported has lost no steps."""
     ledger = AttemptHistory()
     first = attempt(1, steps=1200, global_step=1200, first_global_step=0)
     second = attempt(2, steps=5, global_step=1210, first_global_step=1205, is_alive=True)
@@ -124,7 +124,7 @@ def test_a_run_that_goes_on_where_it_died_has_lost_nothing():
 
 
 def test_what_was_lost_stays_counted_when_old_files_go():
-    """The file of the dead attempt is gone, be it before or after its successor came."""
+    """The losses are counted even if the ended attempt's run file is deleted before the restart."""
     ledger = AttemptHistory()
     first = attempt(1, steps=1200, global_step=1200, first_global_step=0)
     second = attempt(2, steps=5, global_step=1005, first_global_step=1000, is_alive=True)
@@ -137,7 +137,7 @@ def test_what_was_lost_stays_counted_when_old_files_go():
 
 
 def test_an_attempt_that_was_last_seen_alive_has_died_when_its_file_is_gone():
-    """Its successor says so."""
+    """A living attempt whose run file is gone counts as ended when its successor starts."""
     ledger = AttemptHistory()
     alive = {"steps": 10.0, "global_step": 10.0, "first_global_step": 0.0}
     ledger.update([attempt(1, is_alive=True, **alive)])
@@ -146,14 +146,14 @@ def test_an_attempt_that_was_last_seen_alive_has_died_when_its_file_is_gone():
 
 
 def test_two_at_the_same_time_are_no_restart():
-    """Somebody started a second run by the same name while the first one lives."""
+    """A second attempt that starts while the first attempt is alive is not a restart."""
     ledger = AttemptHistory()
     both = [attempt(1, is_alive=True, steps=5), attempt(2, is_alive=True, steps=0)]
     assert ledger.update(both)["llama"].restarts == 0
 
 
 def test_a_run_has_lost_what_its_worst_rank_lost():
-    """All ranks restart together, so their losses are not added up."""
+    """A run's losses are those of the rank that lost the most, as all ranks restart together."""
     ledger = AttemptHistory()
     died = {"steps": 100.0, "first_global_step": 0.0}
     resumed = {"steps": 1.0, "global_step": 91.0, "first_global_step": 90.0}
@@ -170,7 +170,7 @@ def test_a_run_has_lost_what_its_worst_rank_lost():
 
 
 def test_runs_that_are_long_gone_are_forgotten():
-    """What is remembered is bounded."""
+    """At most 1024 runs are remembered, and the oldest runs are forgotten first."""
     ledger = AttemptHistory()
     for number in range(1100):
         ledger.update([attempt(number, run=f"run{number}", steps=5)])
@@ -181,7 +181,7 @@ def test_runs_that_are_long_gone_are_forgotten():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0, 1e300])
 def test_numbers_that_make_no_sense_count_for_nothing(value: float):
-    """A record may hold any number, and a counter must stay one."""
+    """An invalid step number in a record does not change the number of lost steps."""
     first = attempt(1, steps=1200, global_step=value, first_global_step=0)
     second = attempt(2, steps=5, global_step=1005, first_global_step=1000, is_alive=True)
     assert AttemptHistory().update([first, second]) == {"llama": Losses(1, 0, 0)}

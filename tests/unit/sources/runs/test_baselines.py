@@ -1,4 +1,4 @@
-"""What is expected of runs: the file that a user writes, and the entry for a run."""
+"""Tests of the file with the expected values of runs, and of the entry that applies to a run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ GB = 10**9
 
 
 def read(directory: Path, text: str) -> tuple[Baseline, ...]:
-    """Read a file with this text."""
+    """Return the entries of a baselines file with this text."""
     path = directory / "baselines.yml"
     path.write_text(text, encoding="utf-8")
     return read_baselines(path)
 
 
 def test_the_example_of_the_page_is_read(tmp_path: Path):
-    """50 epochs in two and a half hours and 7 GB are what the document expects."""
+    """The example in `docs/training.md` is parsed into the values that the page describes."""
     page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     (text,) = [part for part in page.split("```yaml\n") if part.startswith("baselines:")]
     first, second = read(tmp_path, text.split("```")[0])
@@ -43,7 +43,7 @@ def test_the_example_of_the_page_is_read(tmp_path: Path):
 
 
 def test_what_is_left_out_is_not_expected(tmp_path: Path):
-    """Each entry tells what it knows."""
+    """A value that an entry leaves out is not expected of the run."""
     text = "baselines: [{run: a, memory: 512}, {run: b, epochs_per_hour: 0.5}]"
     first, second = read(tmp_path, text)
     assert find_expected((first,), "a", None) == Expected(None, 512)
@@ -83,7 +83,7 @@ def test_what_is_left_out_is_not_expected(tmp_path: Path):
     ],
 )
 def test_a_wrong_entry_is_refused(tmp_path: Path, text: str, message: str):
-    """The message names the file, the entry and what to do, in one line."""
+    """The error about an invalid entry names the file and the problem in one line."""
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, text)
     said = str(caught.value)
@@ -93,7 +93,7 @@ def test_a_wrong_entry_is_refused(tmp_path: Path, text: str, message: str):
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path):
-    """The message names the flag."""
+    """The error about a missing baselines file names the flag `--baselines.file`."""
     with pytest.raises(ConfigurationError, match=r"No such file .*; correct --baselines\.file"):
         read_baselines(tmp_path / "none.yml")
 
@@ -112,7 +112,7 @@ _KEYS = ["baselines", "run", "epochs_per_hour", "memory", "memory_by_batch_size"
     )
 )
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: object):
-    """Whatever stands in it, there is no other error than the one that names the place."""
+    """A file with any content is read, or is refused with a one-line `ConfigurationError`."""
     import yaml  # noqa: PLC0415 - as the product does
 
     path = tmp_path_factory.getbasetemp() / "any.yml"
@@ -149,12 +149,12 @@ BASELINES = (
 def test_the_first_entry_that_matches_counts(
     run: str, batch: float | None, expected: Expected | None
 ):
-    """By the whole name, and the memory by the batch size where it has that size."""
+    """The first entry that matches the whole name applies, with its memory for the batch size."""
     assert find_expected(BASELINES, run, batch) == expected
 
 
 def rank(record: Record, number: int = 0) -> RankReading:
-    """Make a rank of a run."""
+    """Return a rank of a run."""
     return RankReading("bert-base", str(number), "client", record)
 
 
@@ -171,14 +171,14 @@ def rank(record: Record, number: int = 0) -> RankReading:
     ],
 )
 def test_the_batch_size_is_that_of_the_largest_rank(records: list[Record], memory: int):
-    """The samples of a rank in a step; where they are not counted, any size is expected."""
+    """The batch size is the highest number of samples per step of any rank, if it is known."""
     ranks = [rank(record, number) for number, record in enumerate(records)]
     (run,) = add_expected(BASELINES, [RunReading("bert-base", "client")], ranks)
     assert run.expected == Expected(800.0, memory)
 
 
 def test_a_run_of_a_log_has_what_is_expected_of_it(tmp_path: Path):
-    """Through the source that the exporter reads."""
+    """A run that is read from a log has the expected values of the entry that matches its name."""
     (tmp_path / "train.log").write_text("Epoch 1: val_loss: 0.5\n", encoding="utf-8")
     (tmp_path / "baselines.yml").write_text(
         "baselines: [{run: tra*, epochs_per_hour: 3600}]", encoding="utf-8"

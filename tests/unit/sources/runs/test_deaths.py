@@ -1,4 +1,4 @@
-"""How ranks ended: told once, counted once."""
+"""Tests of the register that logs and counts the ending of each rank once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BY_SIGNAL = replace(KILLED, exit=Exit(None, 9))
 
 @pytest.fixture
 def told(caplog):
-    """Return what was logged so far."""
+    """Return a function that returns the messages that were logged so far."""
     caplog.set_level(logging.INFO, logger="trainvitals")
     return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
@@ -37,7 +37,7 @@ def see(directory: Path, liveness: Liveness = KILLED, **words: float) -> SeenFil
 
 
 def test_a_death_that_the_kernel_explains_is_told_and_counted_at_once(tmp_path: Path, told):
-    """Later looks change nothing."""
+    """An ending that the kernel explains is logged and counted immediately, and only once."""
     register = DeathRegister(lambda uuids: {"gpus": len(uuids)})
     register.note_living("key")
     for later in (0, 5, 50):
@@ -51,7 +51,7 @@ def test_a_death_that_the_kernel_explains_is_told_and_counted_at_once(tmp_path: 
 
 
 def test_the_kernel_has_ten_seconds_to_explain_a_death(tmp_path: Path, told):
-    """It tells once the parent has looked, so until then nothing is told or counted."""
+    """An unexplained ending is not reported for ten seconds, in which the kernel may explain it."""
     register = DeathRegister()
     register.note_living("key")
     assert register.find_ending("key", see(tmp_path), NOON, [], run="llama").reason == "unknown"
@@ -67,7 +67,7 @@ def test_the_kernel_has_ten_seconds_to_explain_a_death(tmp_path: Path, told):
 
 
 def test_a_death_that_nobody_explains_is_told_as_such(tmp_path: Path, told):
-    """What comes too late does not change what was counted."""
+    """After ten seconds the reason is reported as unknown, and a later explanation is ignored."""
     register = DeathRegister()
     register.note_living("key")
     register.find_ending("key", see(tmp_path), NOON, [], run="llama")
@@ -85,7 +85,7 @@ def test_a_death_that_nobody_explains_is_told_as_such(tmp_path: Path, told):
 
 
 def test_a_run_that_finished_is_no_warning(tmp_path: Path, told):
-    """It ended when it said so, not when somebody looked."""
+    """A finished run is logged at level INFO, and ended at the time that the run recorded."""
     register = DeathRegister()
     file = see(tmp_path, state=float(State.FINISHED), state_time=NOON - 30)
     assert register.find_ending("key", file, NOON, [], run="llama").time == NOON - 30
@@ -93,7 +93,7 @@ def test_a_run_that_finished_is_no_warning(tmp_path: Path, told):
 
 
 def test_a_rank_that_was_never_seen_alive_ended_with_its_last_record(tmp_path: Path):
-    """Nobody knows what the machine looked like then."""
+    """If a rank was never seen alive, its last record dates its end, without a machine state."""
     register = DeathRegister(lambda _: {"memory_available_bytes": 1.0})
     ending = register.find_ending(
         "key", see(tmp_path, BY_SIGNAL, wall_time=NOON - 40), NOON, [], run="llama"
@@ -103,7 +103,7 @@ def test_a_rank_that_was_never_seen_alive_ended_with_its_last_record(tmp_path: P
 
 
 def test_a_note_of_another_exporter_is_believed_and_not_told_again(tmp_path: Path, told):
-    """It is counted, so that the count is that of the page."""
+    """An ending that another exporter noted is counted, but is not logged again."""
     DeathRegister().find_ending("key", see(tmp_path, BY_SIGNAL), NOON, [], run="llama")
     before = told()
     register = DeathRegister()
@@ -113,7 +113,7 @@ def test_a_note_of_another_exporter_is_believed_and_not_told_again(tmp_path: Pat
 
 
 def test_what_was_counted_stays_counted_when_files_go(tmp_path: Path):
-    """A rank whose file is gone is forgotten, and its run's count is not."""
+    """The exit count of a run is kept when the file of its rank is deleted."""
     register = DeathRegister()
     register.find_ending("key", see(tmp_path, BY_SIGNAL), NOON, [], run="llama")
     register.forget(set(), set())
@@ -122,7 +122,7 @@ def test_what_was_counted_stays_counted_when_files_go(tmp_path: Path):
 
 @pytest.mark.parametrize("can_be_noted", [True, False])
 def test_a_rank_that_comes_back_is_not_counted_again(tmp_path: Path, told, can_be_noted):
-    """A directory that cannot be read for a while hides the dead, and shows them again."""
+    """A rank whose file disappears for a while and reappears is counted and logged once."""
     register = DeathRegister()
     file = replace(see(tmp_path, BY_SIGNAL), can_be_noted=can_be_noted)
     register.find_ending("key", file, NOON, [], run="llama")
@@ -133,7 +133,7 @@ def test_a_rank_that_comes_back_is_not_counted_again(tmp_path: Path, told, can_b
 
 
 def test_what_is_counted_of_a_run_that_is_here_is_never_forgotten(tmp_path: Path):
-    """However many others come and go."""
+    """The exit count of an existing run is kept, even if 1100 other runs come and go."""
     register = DeathRegister()
     register.find_ending("key", see(tmp_path, BY_SIGNAL), NOON, [], run="llama")
     for number in range(1100):
@@ -145,7 +145,7 @@ def test_what_is_counted_of_a_run_that_is_here_is_never_forgotten(tmp_path: Path
 
 @pytest.mark.parametrize("told_time", [NOON + 3600, float("inf"), 1e300])
 def test_nobody_ended_in_the_future(tmp_path: Path, told_time: float):
-    """A clock that was wrong, or a word that makes no sense, would keep a rank shown for ever."""
+    """An end time in the future is replaced by the current time, as the rank would never expire."""
     said = see(tmp_path, state=float(State.FINISHED), state_time=told_time)
     assert DeathRegister().find_ending("key", said, NOON, [], run="llama").time == NOON
     silent = replace(see(tmp_path / "silent", wall_time=told_time), can_be_noted=False)
@@ -165,5 +165,5 @@ def test_nobody_ended_in_the_future(tmp_path: Path, told_time: float):
     ],
 )
 def test_an_ending_is_told_in_a_few_words(ending: Ending, words: str):
-    """Only what is known is said."""
+    """The description of an ending contains only the values that are known."""
     assert describe_ending(ending) == words

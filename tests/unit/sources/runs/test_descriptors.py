@@ -1,4 +1,4 @@
-"""How many descriptors the readers of runs may keep."""
+"""Tests of the limit on the file descriptors that the readers of runs keep open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.sources.runs.descriptors import require_room
 
 @pytest.fixture
 def _at_most_1024() -> Iterator[None]:
-    """A limit of 1024 descriptors."""
+    """A limit of 1024 open file descriptors."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
     yield
@@ -24,7 +24,7 @@ def _at_most_1024() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_at_most_1024")
 def test_the_last_quarter_is_not_for_run_files():
-    """Number 767 of 1024 may be kept; 768 is closed, and is an error like that of the kernel."""
+    """With a limit of 1024, descriptor 767 is kept, and 768 is closed and raises `EMFILE`."""
     descriptor = os.open("/dev/null", os.O_RDONLY)
     kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 767)
     assert (kept, require_room(kept)) == (767, 767)

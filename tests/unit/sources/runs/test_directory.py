@@ -1,4 +1,4 @@
-"""Run directories: what is in them, who lives, and what is discarded."""
+"""Tests of run directories: their run files, the liveness of ranks, and discarded files."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ GOOD = compose_run_file()
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A run directory."""
+    """An empty run directory."""
     (tmp_path / "runs").mkdir()
     return tmp_path / "runs"
 
 
 @pytest.fixture
 def directory(runs):
-    """Its reader."""
+    """A reader of the run directory."""
     directory = RunDirectory(runs)
     yield directory
     directory.close()
 
 
 def put(runs: Path, name: str, data: bytes = GOOD, *, mtime: float | None = None) -> Path:
-    """Rename a file into the run directory, as a trainer does."""
+    """Create a run file by renaming a hidden file, as a trainer does."""
     hidden = runs / f".{name}.tmp"
     hidden.write_bytes(data)
     if mtime is not None:
@@ -79,7 +79,7 @@ def open_descriptors() -> int:
 
 
 def test_a_missing_directory_is_empty_until_it_comes(tmp_path: Path):
-    """No trainer has been here yet, which is no error."""
+    """A missing run directory counts as empty, and is read as soon as it exists."""
     directory = RunDirectory(tmp_path / "runs")
     reading = directory.read(1.0)
     assert (reading.files, reading.incompatible, reading.omitted) == ((), 0, 0)
@@ -91,7 +91,7 @@ def test_a_missing_directory_is_empty_until_it_comes(tmp_path: Path):
 
 
 def test_a_living_rank_is_read_as_it_writes(runs, directory):
-    """Loss, free metrics and identity arrive, and the newest values each time."""
+    """Each reading contains the newest loss and the newest metrics of a living rank."""
     with Trainer(runs, rank=3) as trainer:
         trainer.do("step 0.25")
         trainer.do("metric val_iou 0.75")
@@ -112,7 +112,7 @@ def test_a_living_rank_is_read_as_it_writes(runs, directory):
 
 
 def test_a_killed_rank_keeps_its_last_record(runs, directory):
-    """The values before SIGKILL, the death and its signal are in the next reading."""
+    """After SIGKILL the last values are read, and also the signal if the kernel reports it."""
     with Trainer(runs) as trainer:
         trainer.do("step 0.25")
         directory.read(time.time())
@@ -126,7 +126,7 @@ def test_a_killed_rank_keeps_its_last_record(runs, directory):
 
 
 def test_a_failed_rank_leaves_its_last_words(runs, directory):
-    """State and exception are those that were written between two readings."""
+    """The state and the exception that a rank writes when it fails are read after its end."""
     with Trainer(runs) as trainer:
         directory.read(time.time())
         trainer.do("fail ValueError")
@@ -137,7 +137,7 @@ def test_a_failed_rank_leaves_its_last_words(runs, directory):
 
 
 def test_twenty_kills_in_full_flight_leave_whole_records(runs, directory):
-    """However it is hit, the last record is whole and the death is seen at once."""
+    """A rank that is killed while writing leaves a whole record, and its end is seen at once."""
     for rank in range(20):
         with Trainer(runs, rank=rank) as trainer:
             trainer.do("spin")
@@ -153,7 +153,7 @@ def test_twenty_kills_in_full_flight_leave_whole_records(runs, directory):
 
 
 def test_a_file_unlinked_under_its_trainer_is_still_read(runs, directory):
-    """The run goes on in the file that nobody can open any more; its death is told for a while."""
+    """A deleted run file is read while its rank is alive, and for 15 minutes after its end."""
     with Trainer(runs) as trainer:
         directory.read(time.time())
         trainer.path.unlink()
@@ -167,7 +167,7 @@ def test_a_file_unlinked_under_its_trainer_is_still_read(runs, directory):
 
 
 def test_a_wiped_directory_is_found_again(runs, directory):
-    """Old living ranks stay, dead ones go, new ones come."""
+    """After the directory is deleted, only living ranks remain, and new ranks are found."""
     with Trainer(runs, rank=0) as old:
         put(runs, "dead.tv")
         assert len(directory.read(time.time()).files) == 2
@@ -178,7 +178,7 @@ def test_a_wiped_directory_is_found_again(runs, directory):
 
 
 def test_a_renamed_file_is_the_same(runs, directory):
-    """A file is known by what it is, not by its name."""
+    """A run file is identified by its inode, so that a renamed or linked file is the same file."""
     with Trainer(runs) as trainer:
         directory.read(time.time())
         trainer.path.rename(runs / "other.tv")
@@ -188,7 +188,7 @@ def test_a_renamed_file_is_the_same(runs, directory):
 
 
 def test_what_is_no_run_file_is_counted_and_left_alone(runs, directory, tmp_path):
-    """Empty, random, oversized, linked, of another kind or version: none stops the others."""
+    """Files that are not valid run files are counted and do not prevent reading the others."""
     put(runs, "good.tv")
     put(runs, "empty.tv", b"")
     put(runs, "random.tv", os.urandom(16384))
@@ -211,7 +211,7 @@ def test_what_is_no_run_file_is_counted_and_left_alone(runs, directory, tmp_path
 
 
 def test_only_names_of_run_files_count(runs, directory):
-    """Notes, hidden temporary names and whatever else lies there are no run files."""
+    """Notes, hidden files and files with other names are neither read nor counted."""
     for name in (".hidden.tv", "a.tv.end", "a.txt", "tv"):
         (runs / name).write_bytes(b"x")
     reading = directory.read(1.0)
@@ -219,7 +219,7 @@ def test_only_names_of_run_files_count(runs, directory):
 
 
 def test_a_record_that_was_damaged_keeps_its_last_copy(runs, directory):
-    """The last good values stay, and the damage is counted until it is over."""
+    """If a run file is damaged, its last valid values are kept until the file is valid again."""
     path = put(runs, "a.tv", compose_run_file(boot_id=bytes(16), loss=0.5))
     assert losses_of(directory.read(1000.0)) == [0.5]
     with path.open("r+b") as file:
@@ -228,7 +228,7 @@ def test_a_record_that_was_damaged_keeps_its_last_copy(runs, directory):
     reading = directory.read(1000.0)
     assert losses_of(reading) == [0.5]
     assert (reading.incompatible, reading.files[0].is_current) == (1, False)
-    path.write_bytes(b"")  # somebody cuts it short
+    path.write_bytes(b"")  # the file is truncated
     reading = directory.read(1000.0)
     assert (losses_of(reading), reading.incompatible) == ([0.5], 1)
     path.write_bytes(compose_run_file(boot_id=bytes(16), loss=0.25))
@@ -237,7 +237,7 @@ def test_a_record_that_was_damaged_keeps_its_last_copy(runs, directory):
 
 
 def test_a_state_record_caught_in_the_writing_is_read_again(runs, directory):
-    """A state that was half there when it was read is taken when it is whole."""
+    """A state record that is only partly written is ignored until it is complete."""
     path = put(runs, "a.tv", compose_run_file(boot_id=bytes(16)))
     directory.read(1000.0)
     whole = bytearray(
@@ -259,7 +259,7 @@ def test_a_state_record_caught_in_the_writing_is_read_again(runs, directory):
 
 
 def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path):
-    """A link is not followed, as trainers do not follow it; the message names the place."""
+    """A symbolic link in place of the run directory is an error that names the path."""
     (tmp_path / "real").mkdir()
     (tmp_path / "runs").symlink_to("real")
     directory = RunDirectory(tmp_path / "runs")
@@ -268,7 +268,7 @@ def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path):
 
 
 def test_living_ranks_come_first_then_the_newest(runs):
-    """Beyond the limit the oldest dead files are left out and counted."""
+    """Beyond the limit, the oldest files of dead ranks are omitted and counted."""
     with Trainer(runs) as trainer:
         os.utime(trainer.path, (1.0, 1.0))
         for day in range(2, 7):
@@ -285,7 +285,7 @@ def test_living_ranks_come_first_then_the_newest(runs):
 
 
 def test_names_beyond_the_limit_are_seen_in_the_next_readings(runs):
-    """However many names somebody makes, a reading ends, and says that it saw a part."""
+    """If there are too many names, several readings list them and are marked as partial."""
     for index in range(10):
         put(runs, f"{index}.tv")
     directory = RunDirectory(runs, limits=Limits(names=4))
@@ -303,7 +303,7 @@ def test_names_beyond_the_limit_are_seen_in_the_next_readings(runs):
 
 
 def test_a_flood_of_names_hides_no_living_rank(runs: Path):
-    """One that was there before, one that starts in the midst of it, and one that is renamed."""
+    """In a flooded directory, old, new and renamed files of living ranks are found."""
     with ExitStack() as living:
         trainers = [living.enter_context(Trainer(runs, run="before"))]
         for index in range(100):
@@ -326,7 +326,7 @@ def test_a_flood_of_names_hides_no_living_rank(runs: Path):
 
 
 def test_living_ranks_are_counted_while_a_directory_is_flooded(runs: Path):
-    """Those that are left out count in every reading, and no longer when they are gone."""
+    """Omitted living ranks are counted in every reading until their files are deleted."""
     for index in range(100):
         (runs / f"{index}.tv").touch()
     theirs = [put(runs, f"held{index}.tv") for index in range(12)]
@@ -344,7 +344,7 @@ def test_living_ranks_are_counted_while_a_directory_is_flooded(runs: Path):
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_a_file_with_many_names_counts_once(runs: Path, is_held: bool):  # noqa: FBT001
-    """Hard links take neither places nor descriptors, and hide no living rank that comes later."""
+    """Many hard links to one file count as one file and do not hide a rank that starts later."""
     first = put(runs, "first.tv")
     for index in range(300):
         os.link(first, runs / f"{index}.tv")
@@ -362,7 +362,7 @@ def test_a_file_with_many_names_counts_once(runs: Path, is_held: bool):  # noqa:
 
 
 def test_a_flooded_directory_may_be_replaced(runs: Path):
-    """The list of the new one begins with its first name."""
+    """If a directory with too many names is replaced, the new one is listed from its start."""
     for index in range(9):
         put(runs, f"{index}.tv")
     directory = RunDirectory(runs, limits=Limits(names=4))
@@ -375,7 +375,7 @@ def test_a_flooded_directory_may_be_replaced(runs: Path):
 
 
 def test_new_files_are_opened_in_turns(runs):
-    """However many files somebody makes, a reading opens the newest, and the next one others."""
+    """Each reading opens at most four new files, the newest files first."""
     for index in range(10):
         put(runs, f"{index}.tv", mtime=float(index))
     directory = RunDirectory(runs, limits=Limits(files=8, new=4))
@@ -393,7 +393,7 @@ MALLORY = 54321
 
 
 def give(paths: Iterable[Path], *, user: int = MALLORY) -> None:
-    """Change the owner of files, with times to come."""
+    """Change the owner of files, and set their times in the future."""
     for path in paths:
         os.chown(path, user, -1)
         os.utime(path, (4e9, 4e9))
@@ -402,7 +402,7 @@ def give(paths: Iterable[Path], *, user: int = MALLORY) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
 @pytest.mark.parametrize("are_held", [True, False])
 def test_one_user_s_files_take_no_places_of_another(runs: Path, are_held: bool):  # noqa: FBT001
-    """However many they are, whoever holds them and whenever they claim to be made."""
+    """The files of one user do not displace those of another, whatever their number and times."""
     theirs = [put(runs, f"{index}.tv") for index in range(40)]
     give(theirs)
     directory = RunDirectory(runs, limits=Limits(files=8, new=16))
@@ -423,7 +423,7 @@ def test_one_user_s_files_take_no_places_of_another(runs: Path, are_held: bool):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
 def test_users_that_do_not_count_are_not_read(runs: Path):
-    """Their files are neither opened nor counted, whatever they hold; nobody else is left out."""
+    """The files of users who are not selected are neither read nor counted."""
     theirs = [put(runs, f"{index}.tv") for index in range(3)]
     theirs.append(put(runs, "bad.tv", b"bad"))
     give(theirs)
@@ -436,7 +436,7 @@ def test_users_that_do_not_count_are_not_read(runs: Path):
 
 
 def test_files_beyond_the_limit_are_compared_again(runs: Path):
-    """A living file that was left out comes in when those before it are dead."""
+    """An omitted file of a living rank is read after the ranks of the other files have ended."""
     now = time.time()
     firsts = [put(runs, f"{index}.tv", mtime=now) for index in range(3)]
     directory = RunDirectory(runs, limits=Limits(files=2))
@@ -451,7 +451,7 @@ def test_files_beyond_the_limit_are_compared_again(runs: Path):
 
 
 def test_times_to_come_are_not_believed(runs: Path):
-    """A file is as old as the kernel says, at most: one of the future is discarded in time."""
+    """A run file with times in the future is discarded one day after its creation."""
     now = time.time()
     put(runs, "future.tv", compose_run_file(wall_time=now + 1e8), mtime=now + 1e8)
     directory = RunDirectory(runs)
@@ -465,7 +465,7 @@ def test_times_to_come_are_not_believed(runs: Path):
 
 
 def test_a_directory_whose_mtime_is_set_back_hides_no_file(runs: Path):
-    """Its owner may set the mtime, and files of others are found nevertheless."""
+    """A new file is found even if the owner of the directory sets the directory's mtime back."""
     now = time.time() + 10
     put(runs, "first.tv")
     os.utime(runs, (1e9, 1e9))
@@ -478,7 +478,7 @@ def test_a_directory_whose_mtime_is_set_back_hides_no_file(runs: Path):
 
 
 def test_a_temporary_file_of_a_time_to_come_is_discarded(runs: Path, directory):
-    """It is as old as the kernel says, at most."""
+    """Two days after its creation, a temporary file with an mtime in the future is discarded."""
     hidden = runs / ".a.tv.tmp"
     hidden.touch()
     os.utime(hidden, (4e9, 4e9))
@@ -491,7 +491,7 @@ def test_a_temporary_file_of_a_time_to_come_is_discarded(runs: Path, directory):
 
 
 def test_a_thousand_new_files_cost_little(runs, monkeypatch):
-    """Those of most worth are found without asking again for the locks of all others each time."""
+    """Choosing 256 of 1000 new files takes fewer than 2000 queries of locks."""
     asked = []
     monkeypatch.setattr(rankfile, "query_lock", lambda _: asked.append(1))
     for index in range(1000):
@@ -503,7 +503,7 @@ def test_a_thousand_new_files_cost_little(runs, monkeypatch):
 
 
 def test_files_that_may_be_held_become_fewer_and_more(runs):
-    """Directories of containers share a number of files."""
+    """A lower limit omits the oldest files, and a higher limit admits some of them again."""
     for index in range(5):
         put(runs, f"{index}.tv", mtime=float(index))
     directory = RunDirectory(runs)
@@ -518,7 +518,7 @@ def test_files_that_may_be_held_become_fewer_and_more(runs):
 
 
 def test_dead_ranks_hold_no_descriptor(runs):
-    """Of a dead rank the last copy is kept, and nothing is open."""
+    """The files of dead ranks are closed, while the last copies of their records are kept."""
     before = open_descriptors()
     directory = RunDirectory(runs)
     for index in range(5):
@@ -534,7 +534,7 @@ def test_dead_ranks_hold_no_descriptor(runs):
 
 
 def test_a_reader_in_the_trainer_does_not_drop_its_lock(runs):
-    """The trainer may read itself: it is shown alive, and stays alive to others."""
+    """A trainer that reads its own run file keeps the lock, and is alive for other readers."""
     code = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -575,13 +575,13 @@ print(file.liveness.is_alive, file.record.state[writer.STATE["state"]], flush=Tr
 
 
 def test_a_stranger_with_our_pid_in_its_name_is_read(runs, directory):
-    """In another container the same PID is another process."""
+    """A run file with the reader's own PID is read, as the PID may be from another container."""
     put(runs, f"run.0.{os.getpid()}.x.tv", compose_run_file(pid=os.getpid()))
     assert len(directory.read(time.time()).files) == 1
 
 
 def test_an_open_descriptor_is_a_directory_too(runs):
-    """A directory may come as a descriptor, and vanish like any other."""
+    """A run directory may be given as an open descriptor, and is empty after its deletion."""
     directory = RunDirectory(os.open(runs, os.O_RDONLY), path=Path("/container/runs"))
     put(runs, "a.tv")
     (file,) = directory.read(time.time()).files
@@ -592,7 +592,7 @@ def test_an_open_descriptor_is_a_directory_too(runs):
 
 
 def test_a_detached_directory_keeps_its_ranks(runs):
-    """The dead ranks of a container that is gone stay readable, without a descriptor."""
+    """The dead ranks of a deleted, detached directory are kept without an open descriptor."""
     before = open_descriptors()
     directory = RunDirectory(os.open(runs, os.O_RDONLY))
     with Trainer(runs) as trainer:
@@ -610,7 +610,7 @@ def test_a_detached_directory_keeps_its_ranks(runs):
 
 
 def test_the_dead_of_yesterday_are_discarded_with_their_notes(runs, directory):
-    """A day after its end a file goes, its note too; everything else stays."""
+    """A day after a rank's end its run file and note are discarded, and other files are kept."""
     now = time.time()
     ending = determine_ending(State.RUNNING, "", Liveness(is_alive=False, evidence="lock"), now)
     for name, ended in (("old.tv", now - DAY - 60), ("new.tv", now - DAY + 60)):
@@ -631,7 +631,7 @@ def test_the_dead_of_yesterday_are_discarded_with_their_notes(runs, directory):
 
 
 def test_an_end_that_is_not_credible_counts_from_the_file(runs, directory):
-    """A run that claims to have ended in the future does not stay for ever."""
+    """If the recorded end is not credible, the run file's mtime decides when it is discarded."""
     now = time.time()
     for name, wall_time in (("future.tv", 1e300), ("nan.tv", float("nan")), ("none.tv", ABSENT)):
         put(runs, name, compose_run_file(wall_time=wall_time), mtime=now - DAY - 60)
@@ -641,7 +641,7 @@ def test_an_end_that_is_not_credible_counts_from_the_file(runs, directory):
 
 
 def test_the_dead_beyond_the_limit_are_discarded(runs):
-    """However fast runs die, their number is bounded; the living stay."""
+    """Run files of dead ranks beyond the limit are discarded; those of living ranks are kept."""
     now = time.time()
     for age in range(5):
         put(runs, f"{age}.tv", compose_run_file(wall_time=now), mtime=now - age)
@@ -655,7 +655,7 @@ def test_the_dead_beyond_the_limit_are_discarded(runs):
 
 
 def test_a_living_rank_beyond_the_limit_is_kept_without_its_lock(runs):
-    """A trainer that read its own file has lost the lock, not its life."""
+    """An omitted file is kept if its rank is alive but lost its lock by reading its own file."""
     with Trainer(runs, rank=0) as first, Trainer(runs, rank=1) as second:
         assert second.do("read_copy") == "16384"
         directory = RunDirectory(runs, limits=Limits(files=1))
@@ -666,7 +666,7 @@ def test_a_living_rank_beyond_the_limit_is_kept_without_its_lock(runs):
 
 
 def test_what_was_never_finished_is_discarded_after_a_day(runs, directory):
-    """Who is killed while a run file or a note is made leaves a hidden one; nothing else goes."""
+    """Only temporary files of unfinished run files and notes are discarded after a day."""
     for name in (".a.tv.tmp", ".a.tv.end.0badf00d", ".a.tv", ".b.tmp", "c.tv.tmp", ".d.end"):
         (runs / name).write_bytes(b"")
         os.utime(runs / name, (1000.0, 1000.0))
@@ -679,7 +679,7 @@ def test_what_was_never_finished_is_discarded_after_a_day(runs, directory):
 
 
 def test_a_note_without_its_run_file_stays_a_day(runs, directory):
-    """What is old and a note goes; what only bears such a name stays."""
+    """A note without a run file is discarded after a day; an invalid note is kept."""
     now = time.time()
     ending = determine_ending(State.RUNNING, "", Liveness(is_alive=False, evidence="lock"), now)
     for name, mtime in (("old.tv", now - DAY - 60), ("new.tv", now)):
@@ -693,7 +693,7 @@ def test_a_note_without_its_run_file_stays_a_day(runs, directory):
 
 
 def test_notes_without_their_run_files_are_bounded(runs):
-    """Who makes run files and unlinks them does not make us fill the directory."""
+    """Notes without run files beyond the limit are discarded, so that they cannot fill the disk."""
     now = time.time()
     ending = determine_ending(State.RUNNING, "", Liveness(is_alive=False, evidence="lock"), now)
     for number in range(5):
@@ -706,7 +706,7 @@ def test_notes_without_their_run_files_are_bounded(runs):
 
 
 def test_discarding_waits_a_minute(runs, directory):
-    """The work is not done on every scrape."""
+    """Files are discarded at most once a minute, not on every scrape."""
     directory.discard(1000.0)
     put(runs, "a.tv", compose_run_file(state=State.FINISHED, wall_time=1.0))
     now = DAY + 1000.0
@@ -720,7 +720,7 @@ def test_discarding_waits_a_minute(runs, directory):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
 def test_what_may_not_be_unlinked_stays_quietly(tmp_path):
-    """An exporter that does not own the directory discards nothing and does not complain."""
+    """An exporter that may not delete files in the directory keeps them and raises no error."""
     now = time.time()
     runs = Path("/dev/shm") / f"trainvitals-test-{os.getpid()}"
     runs.mkdir()
@@ -740,7 +740,7 @@ def test_what_may_not_be_unlinked_stays_quietly(tmp_path):
 
 
 def test_a_file_that_nobody_may_open_is_counted(runs, directory, monkeypatch):
-    """A file that refuses to be opened stops no other; want of descriptors is tried again."""
+    """A file that cannot be opened is counted, and is tried again if descriptors ran out."""
     put(runs, "a.tv")
     put(runs, "b.tv")
     real = os.open
@@ -765,7 +765,7 @@ def test_a_file_that_nobody_may_open_is_counted(runs, directory, monkeypatch):
 
 
 def test_nothing_of_ours_cuts_a_file_short():
-    """A mapped file that is truncated kills its trainer, so no line of the reader can do it."""
+    """The reader's code truncates no file, as truncating a mapped file kills its trainer."""
     folder = SOURCE_ROOT / "trainvitals/sources/runs"
     for path in folder.glob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -782,7 +782,7 @@ def test_nothing_of_ours_cuts_a_file_short():
     )
 )
 def test_no_file_raises(tmp_path_factory, data):
-    """Whatever bytes a run file has, it is read or counted, and its neighbour is read."""
+    """A run file of arbitrary bytes is read or counted, and the run file beside it is read."""
     runs = tmp_path_factory.mktemp("runs")
     put(runs, "fuzz.tv", data)
     put(runs, "good.tv")
@@ -804,7 +804,7 @@ def _flip(data: bytes, flips: list[tuple[int, int]]) -> bytes:
 
 
 def test_a_stopped_rank_is_shown_stopped(runs, directory):
-    """SIGSTOP shows in the reading, and the rank is alive."""
+    """A rank that SIGSTOP has stopped is reported as stopped and alive."""
     with Trainer(runs) as trainer:
         directory.read(time.time())
         os.kill(trainer.pid, 19)

@@ -1,4 +1,4 @@
-"""Which files match a pattern."""
+"""Tests of finding the files that match a pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.sources.runs.discovery import Search, count_open, name_runs
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Make some folders and files."""
+    """Create folders and files, and return the folder that contains them."""
     for name in ("a.log", "one/a.log", "one/two/b.log", ".hidden/c.log", "one/.d.log", "x[1].log"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -37,7 +37,7 @@ def tree(tmp_path: Path) -> Path:
     ],
 )
 def test_patterns_are_those_of_a_shell(tree: Path, pattern: str, names: set[str]):
-    """Only regular files are given, and hidden ones when they are asked for."""
+    """Only regular files match, and hidden files match only if the pattern begins with a dot."""
     search = Search()
     found = {os.path.relpath(file.path, tree) for file in search.find(f"{tree}/{pattern}")}
     assert found == names
@@ -45,13 +45,13 @@ def test_patterns_are_those_of_a_shell(tree: Path, pattern: str, names: set[str]
 
 
 def test_a_relative_pattern_gives_relative_paths(tree: Path, monkeypatch: pytest.MonkeyPatch):
-    """Paths begin as the pattern does."""
+    """The files that match a relative pattern have relative paths."""
     monkeypatch.chdir(tree)
     assert {file.path for file in Search().find("o*/a.log")} == {"one/a.log"}
 
 
 def test_the_work_is_bounded(tree: Path):
-    """What was not looked at is a complaint that says what to do."""
+    """A search that exceeds the limit of names is incomplete, and suggests a narrower pattern."""
     search = Search(most_entries=3)
     search.find(f"{tree}/**/*.log")
     assert search.complaint == (
@@ -61,7 +61,7 @@ def test_the_work_is_bounded(tree: Path):
 
 
 def test_the_depth_is_bounded(tmp_path: Path):
-    """Twelve folders below the named one are enough."""
+    """A `**` pattern searches the twelve levels of folders below the named folder."""
     folder = tmp_path
     for _ in range(14):
         folder = folder / "d"
@@ -71,7 +71,7 @@ def test_the_depth_is_bounded(tmp_path: Path):
 
 
 def test_a_name_that_cannot_be_looked_up_is_a_complaint(tmp_path: Path):
-    """A link that leads to itself is no file and no error of ours."""
+    """A symbolic link to itself does not match, and the complaint of the search names the link."""
     (tmp_path / "loop.log").symlink_to("loop.log")
     search = Search()
     assert search.find(f"{tmp_path}/*.log") == []
@@ -80,13 +80,13 @@ def test_a_name_that_cannot_be_looked_up_is_a_complaint(tmp_path: Path):
 
 
 def test_hostile_patterns_find_nothing(tmp_path: Path):
-    """Whatever a flag says, nothing is raised."""
+    """An invalid pattern finds no files and raises no error."""
     for pattern in ("", "\0", f"{tmp_path}/\0*", "[", f"{tmp_path}/[", "~nobody-has-this-name/*"):
         assert Search().find(pattern) == []
 
 
 def test_names_are_as_short_as_they_can_be():
-    """Those that clash become longer until they do not, or until there is no more."""
+    """Names of runs that clash are extended by parent folders until they differ or none is left."""
     paths = [("/", "a", "train"), ("/", "b", "train"), ("/", "b", "x"), ("/", "c", "b", "x")]
     none = [None] * 4
     assert name_runs(paths, [1] * 4, none) == ["a/train", "b/train", "//b/x", "c/b/x"]
@@ -95,7 +95,7 @@ def test_names_are_as_short_as_they_can_be():
 
 
 def test_a_name_that_was_given_stays():
-    """Only those that have none yet become longer, and none takes a name that is given."""
+    """A name that was given before does not change, and no other run takes it."""
     paths = [("/", "a", "train"), ("/", "b", "train"), ("/", "c", "train")]
     assert name_runs(paths, [1] * 3, ["train", None, None]) == ["train", "b/train", "c/train"]
     assert name_runs(paths, [1] * 3, [None, "a/train", None]) == ["//a/train", "a/train", "c/train"]
@@ -114,5 +114,5 @@ def test_a_name_that_was_given_stays():
     ],
 )
 def test_what_a_pattern_leaves_open(pattern: str, path: str, count: int):
-    """The components of a path from the first wildcard on, and at least its last one."""
+    """Path components count from the pattern's first wildcard on, and at least the last one."""
     assert count_open(pattern, path) == count

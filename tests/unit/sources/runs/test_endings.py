@@ -1,4 +1,4 @@
-"""How a rank ended: the judgement, and the note beside the run file."""
+"""Tests of how the ending of a rank is determined, and of the note beside the run file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def dead(exit_=None, *, oom_killed=False, evidence="lock"):
     ],
 )  # fmt: skip
 def test_the_run_is_believed_before_the_kernel(state, words, liveness, expected, evidence):
-    """Its own word comes first, then an OOM kill, the signal, the exit code; else it is unknown."""
+    """The run's own state comes first, then an OOM kill, the signal and the exit code."""
     ending = determine_ending(state, words, liveness, 1000.0)
     assert (ending.reason, ending.exit_code, ending.signal, ending.exception) == expected
     assert evidence in ending.evidence
@@ -82,13 +82,13 @@ def test_the_run_is_believed_before_the_kernel(state, words, liveness, expected,
 
 
 def test_the_class_of_an_exception_holds_no_control_characters():
-    """What a hostile run says is fit for a terminal."""
+    """Control characters in the class name of an exception are replaced."""
     ending = determine_ending(State.FAILED, "Bad\x1b[31m\nError", dead(), 0.0)
     assert ending.exception == "Bad?[31m?Error"
 
 
 def test_the_note_is_as_documented(tmp_path: Path):
-    """Name, format and mode of the note are those that the module describes."""
+    """The note has the documented name, content and mode, whatever the umask."""
     mask = os.umask(0o077)
     write_ending(tmp_path / "a.0.1.x.tv", ENDING)
     os.umask(mask)
@@ -100,14 +100,14 @@ def test_the_note_is_as_documented(tmp_path: Path):
 
 
 def test_a_later_note_replaces_the_first(tmp_path: Path):
-    """The exit status may come later than the death."""
+    """A later note replaces the first note, as the exit status may be known only later."""
     write_ending(tmp_path / "a.tv", determine_ending(State.RUNNING, "", dead(), 1.0))
     write_ending(tmp_path / "a.tv", ENDING)
     assert read_ending(tmp_path / "a.tv") == ENDING
 
 
 def test_a_link_in_the_way_leads_nowhere(tmp_path: Path):
-    """A planted link is replaced when writing, and not followed when reading."""
+    """A symbolic link in place of a note is not read, and is replaced when a note is written."""
     (tmp_path / "victim").write_text(json.dumps(NOTE))
     (tmp_path / "a.tv.end").symlink_to(tmp_path / "victim")
     assert read_ending(tmp_path / "a.tv") is None
@@ -117,7 +117,7 @@ def test_a_link_in_the_way_leads_nowhere(tmp_path: Path):
 
 
 def test_a_link_in_place_of_the_directory_leads_nowhere(tmp_path: Path, caplog):
-    """Whoever owns the run directory could lead us to one that only we may write in."""
+    """If the run directory is a symbolic link, no note is written to the target of the link."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "victim")
     write_ending(tmp_path / "runs/a.tv", ENDING)
@@ -126,7 +126,7 @@ def test_a_link_in_place_of_the_directory_leads_nowhere(tmp_path: Path, caplog):
 
 
 def test_a_directory_that_cannot_be_written_costs_one_line(tmp_path: Path, caplog):
-    """The exporter goes on, and says what it could not do."""
+    """If a note cannot be written, one warning is logged and no error is raised."""
     with caplog.at_level(logging.WARNING):
         write_ending(tmp_path / "gone/a.tv", ENDING)
     assert len(caplog.records) == 1
@@ -135,7 +135,7 @@ def test_a_directory_that_cannot_be_written_costs_one_line(tmp_path: Path, caplo
 
 
 def test_what_is_too_much_is_left_out(tmp_path: Path):
-    """A note never grows beyond 4096 bytes."""
+    """The machine state is left out of a note that would exceed 4096 bytes."""
     many = {f"{index:0>60}": 1e300 for index in range(64)}
     large = Ending("unknown", None, None, None, 1.0, "Nothing.", many | {"nan": float("nan")})
     write_ending(tmp_path / "a.tv", large)
@@ -146,7 +146,7 @@ def test_what_is_too_much_is_left_out(tmp_path: Path):
 
 
 def test_nothing_but_a_small_regular_file_is_read(tmp_path: Path):
-    """A FIFO does not block; an oversized and an empty file tell nothing."""
+    """A FIFO, a folder, an oversized file and an empty file are not read as notes."""
     os.mkfifo(tmp_path / "fifo.end")
     (tmp_path / "folder.end").mkdir()
     (tmp_path / "large.end").write_bytes(json.dumps(NOTE).encode().ljust(4097))
@@ -157,7 +157,7 @@ def test_nothing_but_a_small_regular_file_is_read(tmp_path: Path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file away")
 def test_a_stranger_is_not_believed(tmp_path: Path):
-    """In a directory that all may write, only root, we and the run's owner tell how it ended."""
+    """A note is read only if it belongs to root, to the reader or to the owner of the run file."""
     note, run_file = tmp_path / "a.tv.end", tmp_path / "a.tv"
     note.write_text(json.dumps(NOTE))
     run_file.touch()
@@ -191,13 +191,13 @@ def test_a_stranger_is_not_believed(tmp_path: Path):
     ],
 )
 def test_a_note_that_makes_no_sense_is_none(tmp_path: Path, changes):
-    """Each member is of its type and within its bounds."""
+    """A note with a member of a wrong type or outside its bounds is ignored."""
     (tmp_path / "a.tv.end").write_text(json.dumps(NOTE | changes))
     assert read_ending(tmp_path / "a.tv") is None
 
 
 def test_texts_of_a_note_are_made_fit(tmp_path: Path):
-    """Control characters and halves of characters are replaced; what is no number is left out."""
+    """Control characters and surrogates in a note are replaced; invalid members are left out."""
     members = {"evidence": "a\nb\ud800", "machine": {"x": 1, "\x1b": 2, "y": "no", "z" * 65: 3}}
     (tmp_path / "a.tv.end").write_text(json.dumps(NOTE | members))
     ending = read_ending(tmp_path / "a.tv")
@@ -221,7 +221,7 @@ JSON = st.recursive(
     )
 )
 def test_no_note_raises(tmp_path_factory, data):
-    """Whatever lies there, it reads as an ending or as None."""
+    """A note with arbitrary content is read as an ending or as None."""
     path = tmp_path_factory.getbasetemp() / "fuzz.tv"
     Path(f"{path}.end").write_bytes(data)
     ending = read_ending(path)

@@ -1,4 +1,4 @@
-"""Runs and processes, which no engine knows of."""
+"""Tests of the evidence about runs and processes, as opposed to containers."""
 
 import json
 import os
@@ -30,13 +30,13 @@ __all__ = ["run_dir"]
 
 
 def kill(pid, time):
-    """Return a kill for the limit of a group."""
+    """Return an OOM kill because of the memory limit of a control group."""
     return OomKill(time, "CONSTRAINT_MEMCG", "/job", "/job", "python", pid, 60 << 20)
 
 
 @contextmanager
 def sleeping(*words):
-    """Have a process of our own; give it."""
+    """Start a process that sleeps, and yield it."""
     process = subprocess.Popen(
         [sys.executable, "-c", "import time; print('.', flush=True); time.sleep(60)", *words],
         stdout=subprocess.PIPE,
@@ -50,7 +50,7 @@ def sleeping(*words):
 
 
 def test_a_run_whose_rank_was_killed_is_judged_by_the_common_table(run_dir, capsys):
-    """SIGKILL without an OOM kill came from outside; the command finds the run by its name."""
+    """`diagnose` finds a run by its name, and reports a SIGKILL without an OOM kill as external."""
     with training(run_dir) as process:
         process.send_signal(signal.SIGKILL)
         wait_for_zombie(process)
@@ -65,7 +65,7 @@ def test_a_run_whose_rank_was_killed_is_judged_by_the_common_table(run_dir, caps
 
 
 def test_a_rank_that_is_asked_for_by_its_number_tells_of_its_run(run_dir):
-    """A process of a run is told of as the run."""
+    """The PID of a rank finds the run of the rank, and an unknown PID finds no run."""
     with training(run_dir) as process:
         run = find_run(read_run_history(run_dir), process.pid)
         assert run.name == "bert"
@@ -79,7 +79,7 @@ def test_a_rank_that_is_asked_for_by_its_number_tells_of_its_run(run_dir):
     [("finished", None, "finished"), ("signal", 15, "term-outside"), ("oom", 9, "oom-cgroup")],
 )
 def test_what_the_exporter_noted_is_evidence(tmp_path, reason, number, verdict):
-    """An ending that was counted as an OOM kill is one, though no kernel log can be read."""
+    """An ending that the exporter noted is evidence, even if no kernel log can be read."""
     RunFile(tmp_path).note(
         reason,
         after=60.0,
@@ -95,7 +95,7 @@ def test_what_the_exporter_noted_is_evidence(tmp_path, reason, number, verdict):
 @pytest.mark.parametrize(
     ("reason", "code", "error", "runs", "expected"),
     [
-        # As a program that executes a notebook, and ends the kernel or has it end.
+        # Like a program that executes a notebook, and whose Jupyter kernel is killed or finishes.
         ("signal", 1, "ValueError: a cell", ("bert",), (1, None)),
         ("finished", 1, "ValueError: a cell", ("bert",), (1, None)),
         ("finished", 1, "ValueError: of the second one", ("bert", "second"), (0, None)),
@@ -107,7 +107,7 @@ def test_what_the_exporter_noted_is_evidence(tmp_path, reason, number, verdict):
 def test_a_command_that_fails_by_an_exception_is_the_cause(
     tmp_path, reason, code, error, runs, expected
 ):
-    """It explains the SIGTERM that the rank received, and is no success although the rank had one."""
+    """The exception of a command is the cause even if its only run finished or received SIGTERM."""
     RunFile(tmp_path).note(reason, after=60.0, signal_=15 if reason == "signal" else None)
     launch = Launch("bert", runs, NOON - 60, NOON + 62, code, None, error, owner=os.geteuid())
     (tmp_path / "run.1.aa.launch").write_bytes(encode_launch(launch))
@@ -117,7 +117,7 @@ def test_a_command_that_fails_by_an_exception_is_the_cause(
 
 
 def test_a_process_that_runs_is_told_with_its_command_masked():
-    """Its name, its number, its command without secrets; nothing is wrong with it."""
+    """A living process is described by its name, its PID and its command with secrets masked."""
     with sleeping("--token", "geheim1234") as process:
         evidence = read_process(process.pid, KernelNews())
     assert evidence.name.endswith(f" ({process.pid})")
@@ -127,7 +127,7 @@ def test_a_process_that_runs_is_told_with_its_command_masked():
 
 
 def test_a_process_that_nobody_collected_has_ended():
-    """A zombie is dead."""
+    """A zombie process counts as ended."""
     with sleeping() as process:
         process.kill()
         wait_for_zombie(process)
@@ -136,7 +136,7 @@ def test_a_process_that_nobody_collected_has_ended():
 
 
 def test_a_process_that_the_kernel_killed_is_known_by_its_number(monkeypatch):
-    """Of the kernel log's lines the last with that number counts."""
+    """An OOM kill in the kernel log is assigned to the ended process with the same PID."""
     with sleeping() as process:
         gone = process.pid
     news = KernelNews(oom_kills=(kill(gone, 100.0), kill(gone + 1, 200.0)))
@@ -149,7 +149,7 @@ def test_a_process_that_the_kernel_killed_is_known_by_its_number(monkeypatch):
 
 
 def test_a_kill_before_the_start_of_a_process_was_of_another():
-    """The kernel uses numbers again."""
+    """An OOM kill before the start of a process is ignored, as the kernel reuses PIDs."""
     with sleeping() as process:
         now = time.time()
         news = KernelNews(oom_kills=(kill(process.pid, now - 3600), kill(process.pid, now + 60)))

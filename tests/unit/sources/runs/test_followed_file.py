@@ -1,4 +1,4 @@
-"""A file that others append to."""
+"""Tests of reading files to which other processes append."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
 
 
 def test_what_was_not_taken_is_met_again(tmp_path: Path):
-    """Reading moves nothing; advancing does."""
+    """`peek` returns the same bytes again until `advance` or `skip` moves the offset."""
     path = tmp_path / "file"
     path.write_bytes(b"abcdef")
     file = FollowedFile(str(path))
@@ -33,7 +33,7 @@ def test_what_was_not_taken_is_met_again(tmp_path: Path):
 
 
 def test_a_time_to_come_is_not_believed(tmp_path: Path):
-    """The owner may set the mtime to any time, but the time of the kernel is the latest."""
+    """The owner may set the mtime to any time, but the modified time is at most the ctime."""
     path = tmp_path / "file"
     path.write_bytes(b"abcdef")
     os.utime(path, (4e9, 4e9))
@@ -47,7 +47,7 @@ def test_a_time_to_come_is_not_believed(tmp_path: Path):
 
 
 def test_a_shorter_file_begins_anew(tmp_path: Path):
-    """Its offset lies past the end."""
+    """A file that has become shorter than the offset is read from its start."""
     path = tmp_path / "file"
     path.write_bytes(b"abcdef")
     file = FollowedFile(str(path))
@@ -59,7 +59,7 @@ def test_a_shorter_file_begins_anew(tmp_path: Path):
 
 
 def test_a_file_of_the_same_length_but_other_content_begins_anew(tmp_path: Path):
-    """The bytes before the offset are compared."""
+    """A file whose bytes before the offset have changed is read from its start."""
     path = tmp_path / "file"
     path.write_bytes(b"abcdef")
     file = FollowedFile(str(path))
@@ -70,7 +70,7 @@ def test_a_file_of_the_same_length_but_other_content_begins_anew(tmp_path: Path)
 
 
 def test_a_file_that_took_the_name_is_opened_when_the_old_one_is_read(tmp_path: Path):
-    """Nothing that was written before the renaming is lost, be it a whole line or not."""
+    """A renamed file is read to its end before the new file with its name is opened."""
     path = tmp_path / "file"
     path.write_bytes(b"abcdef")
     file = FollowedFile(str(path))
@@ -83,7 +83,7 @@ def test_a_file_that_took_the_name_is_opened_when_the_old_one_is_read(tmp_path: 
 
 
 def test_a_deleted_file_is_read_on(tmp_path: Path):
-    """Its writer may still write."""
+    """A deleted file is still read, as its writer may append to it."""
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     file = FollowedFile(str(path))
@@ -97,7 +97,7 @@ def test_a_deleted_file_is_read_on(tmp_path: Path):
 
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path):
-    """A pipe would make the reader wait."""
+    """A pipe and a folder raise an error at once, as a pipe would block the reader."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(OSError, match="no regular file"):
@@ -107,7 +107,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path):
 
 
 class Clock:
-    """A time that a test moves on."""
+    """A clock whose time a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -118,7 +118,7 @@ class Clock:
 
 
 def take(turns: ReadBudget[str], clock: Clock, seconds: float, deadline: float = math.inf) -> str:
-    """Take turns of so many seconds, and return who had one."""
+    """Return the items that are yielded if each item takes this number of seconds."""
     taken = ""
     for item in turns.take("abcd", deadline):
         taken += item
@@ -127,7 +127,7 @@ def take(turns: ReadBudget[str], clock: Clock, seconds: float, deadline: float =
 
 
 def test_everyone_has_a_turn_when_there_is_time():
-    """In order, again and again."""
+    """If there is enough time, each reading yields all items in order."""
     clock = Clock()
     turns: ReadBudget[str] = ReadBudget(monotonic=clock)
     assert [take(turns, clock, 0.01) for _ in range(2)] == ["abcd", "abcd"]
@@ -135,7 +135,7 @@ def test_everyone_has_a_turn_when_there_is_time():
 
 
 def test_who_was_not_reached_is_first_the_next_time():
-    """A quarter of a second is shared."""
+    """The next reading begins with the first item that was not reached in a quarter of a second."""
     clock = Clock()
     turns: ReadBudget[str] = ReadBudget(monotonic=clock)
     assert [take(turns, clock, 0.125) for _ in range(3)] == ["ab", "cd", "ab"]
@@ -143,7 +143,7 @@ def test_who_was_not_reached_is_first_the_next_time():
 
 
 def test_the_deadline_is_kept():
-    """One has its turn even when it has passed."""
+    """Items are yielded until the deadline, and one item even if the deadline has passed."""
     clock = Clock()
     turns: ReadBudget[str] = ReadBudget(monotonic=clock)
     assert take(turns, clock, 0.01, clock.now + 0.075) == "abc"
@@ -151,7 +151,7 @@ def test_the_deadline_is_kept():
 
 
 def test_searches_are_as_rare_as_they_are_slow():
-    """Two seconds apart, or twenty times as long as one took."""
+    """The time between searches is two seconds, or 20 times the last search if that is longer."""
     clock = Clock()
     turns: ReadBudget[str] = ReadBudget(monotonic=clock)
     assert turns.is_search_due()

@@ -1,4 +1,4 @@
-"""The formats of logs that are known without configuration."""
+"""Tests of the log formats that are recognized without configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = [entry.name for entry in FORMATS]
 
 
 def read(text: str) -> FoundRun:
-    """Read a log with all formats."""
+    """Return the run that is read from a log with all formats."""
     reader = LineReader()
     matcher = LineMatcher(PROFILES)
     for line in text.splitlines():
@@ -28,7 +28,7 @@ def read(text: str) -> FoundRun:
 
 @pytest.mark.parametrize("entry", FORMATS, ids=NAMES)
 def test_the_example_of_a_format_is_read(entry: Format):
-    """All its numbers have their words and units, and no other words are read from it."""
+    """The example of a format yields exactly the values that the format lists."""
     run = read(entry.example)
     values = dict(run.values)
     values |= {
@@ -41,7 +41,7 @@ def test_the_example_of_a_format_is_read(entry: Format):
 
 @pytest.mark.parametrize("entry", FORMATS, ids=NAMES)
 def test_a_megabyte_of_near_matches_takes_no_time(entry: Format):
-    """Every expression is searched for in its own lines, without their ends, a million characters long."""
+    """No expression takes a second to search a million characters of its own incomplete lines."""
     near = [line[:-1] for line in entry.example.splitlines()]
     texts = [(line * (_MEGABYTE // len(line) + 1))[:_MEGABYTE] for line in near if line]
     for pattern in list_patterns(entry):
@@ -52,12 +52,12 @@ def test_a_megabyte_of_near_matches_takes_no_time(entry: Format):
 
 
 def test_every_format_has_one_name():
-    """Names are those of the table in the documentation."""
+    """No two formats have the same name."""
     assert len(set(NAMES)) == len(NAMES)
 
 
 def test_a_value_is_not_shown_after_the_log_goes_on_in_another_form():
-    """The values of the first epoch are not those of the sixth, which no pattern understands."""
+    """Values are dropped if the log continues in a form that no pattern recognizes."""
     first = "Epoch 1: loss: 0.5 | val_loss: 0.75\n"
     run = read(first)
     assert run.values == {"loss": 0.5, "validation_loss": 0.75}
@@ -66,27 +66,27 @@ def test_a_value_is_not_shown_after_the_log_goes_on_in_another_form():
 
 
 def test_an_epoch_without_values_does_not_keep_those_of_an_earlier_one():
-    """The headlines of epochs are understood, and what stands below them is not."""
+    """The loss of an earlier epoch is dropped if the values of later epochs cannot be read."""
     run = read("Epoch 1/20\n8/8 ━━━━ 0s 9ms/step - loss: 0.5\n" + "Epoch 2/20\nmae 0.4\n" * 5)
     assert "loss" not in run.values
     assert run.epoch == 2.0
 
 
 def test_a_value_that_is_logged_rarely_stays():
-    """As many lines that are not understood may follow as stood before it, twice."""
+    """A value is kept if as many unrecognized lines follow the value as preceded it."""
     unknown = "".join(f"the step {n} is done\n" for n in range(100))
     run = read(unknown + "Epoch 1: val_loss: 0.75\n" + unknown)
     assert run.values == {"validation_loss": 0.75}
 
 
 def test_lines_that_are_not_about_training_make_nothing_old():
-    """A thousand warnings may follow a value."""
+    """A value is kept if a thousand lines that are not about training follow it."""
     run = read("Epoch 1: val_loss: 0.75\n" + "UserWarning: the loss has another shape\n" * 1000)
     assert run.values == {"validation_loss": 0.75}
 
 
 def test_the_loss_that_is_logged_more_often_is_the_loss():
-    """An evaluation may log a loss of the training first."""
+    """The loss that is logged more often is chosen, even if an evaluation logs one first."""
     run = read(
         "Iteration 0: train_loss = 9.5, val_loss = 9.0\nIter 1: loss 8.5\nIter 2: loss 8.0\n"
     )
@@ -94,7 +94,7 @@ def test_the_loss_that_is_logged_more_often_is_the_loss():
 
 
 def test_epochs_of_unknown_length_are_added():
-    """The steps of each epoch are those of its last bar."""
+    """If the length of an epoch is unknown, the steps in the last bar of each epoch are added."""
     bar = "Epoch {}: {}it [00:02, 20.00it/s, train_loss=0.5]\n"
     assert read(bar.format(0, 30) + bar.format(0, 40) + bar.format(1, 5)).step == 45
     assert read(bar.format(3, 30)).step is None
@@ -118,7 +118,7 @@ def test_epochs_of_unknown_length_are_added():
 def test_the_versions_of_yolo_count_epochs_from_another_number(
     text: str, step: int, total_epochs: int
 ):
-    """The columns of the heading tell them apart."""
+    """The columns of the heading show whether a YOLO version counts epochs from 0 or from 1."""
     run = read(text.replace(" ", "  ").replace("5/10", "5/10 [00:01<00:01, 4.0it/s]"))
     assert (run.step, run.values["total_epochs"]) == (step, total_epochs)
 
@@ -136,6 +136,6 @@ def test_the_versions_of_yolo_count_epochs_from_another_number(
     ],
 )
 def test_a_line_that_only_looks_like_training_is_not_read(line: str):
-    """Settings, builds, requests and other tables have no numbers of a run."""
+    """Settings, build steps, requests and other tables yield no values of a run."""
     run = read(line)
     assert (run.step, run.epoch, run.values, run.metrics) == (None, None, {}, {})
