@@ -15,7 +15,7 @@ _IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
 
 
 def write_time() -> Row:
-    """Return the row on the steps and on lost time."""
+    """Return the dashboard row for steps and lost time."""
     return Row(
         "Where time goes: steps, and work that was lost",
         (

@@ -49,7 +49,7 @@ def make_trouble(kind):
 
 
 def main():
-    """Learn that y is 3 x - 2, from noisy points."""
+    """Fit y = 3x - 2 to noisy points."""
     _, root, trouble = sys.argv
     monitor = Nobody() if trouble == "alone" else make_monitor(root)
     points = random.Random(7)

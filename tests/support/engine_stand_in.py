@@ -267,7 +267,7 @@ def write_event(
     time_nano: int = 1_795_299_157_000_000_000,
     **attributes: str,
 ) -> bytes:
-    """Return an event of a container in Docker's format."""
+    """Return a container event in Docker's format."""
     actor = {"ID": container, "Attributes": {"image": "busybox", "name": "job", **attributes}}
     event = {
         "Type": "container",

@@ -1,4 +1,4 @@
-"""Tests of the structure of the package: its imports, and rules that apply to every module."""
+"""Tests for the structure of the package: its imports, and rules that apply to every module."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Tests of the command line: help, usage errors, exit codes and error messages of one line."""
+"""Tests for the command line: help, usage errors, exit codes and one-line error messages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of opening files that another user may have created."""
+"""Tests for opening files that another user may have created."""
 
 from __future__ import annotations
 

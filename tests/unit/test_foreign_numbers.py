@@ -1,4 +1,4 @@
-"""Tests of the bounds of numbers from outside the program."""
+"""Tests for the bounds of numbers from outside the program."""
 
 from __future__ import annotations
 

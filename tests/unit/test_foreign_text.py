@@ -1,4 +1,4 @@
-"""Tests of making text from outside the program safe to display."""
+"""Tests for making text from outside the program safe to display."""
 
 import unicodedata
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Tests of the golden scrape, which contains every metric of the exporter.
+"""Tests for the golden scrape, which contains every metric of the exporter.
 
 `make golden` rewrites `tests/golden`; the difference shows users the effect of a change.
 """

@@ -1,4 +1,4 @@
-"""Tests of the expansion of paths that begin with `~`."""
+"""Tests for the expansion of paths that begin with `~`."""
 
 from pathlib import Path
 

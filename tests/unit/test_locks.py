@@ -1,4 +1,4 @@
-"""Tests of the lock files with exact package versions, which `make lock` writes."""
+"""Tests for the lock files with exact package versions, which `make lock` writes."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires

@@ -1,4 +1,4 @@
-"""Tests of log lines, as text and as JSON."""
+"""Tests for log lines, as text and as JSON."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Tests of masking secrets in text.
+"""Tests for masking secrets in text.
 
 All texts in this module that look like secrets were invented for the tests.
 """

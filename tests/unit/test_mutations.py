@@ -1,4 +1,4 @@
-"""Tests of the damaged inputs for fuzzing."""
+"""Tests for the damaged inputs for fuzzing."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Tests of the client on simulated other systems, such as macOS and Windows."""
+"""Tests for the client on simulated other systems, such as macOS and Windows."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of the machine as a collector in registries of prometheus_client."""
+"""Tests for the machine as a collector in registries of prometheus_client."""
 
 import subprocess
 import sys

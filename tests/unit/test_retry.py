@@ -1,4 +1,4 @@
-"""Tests of repeated calls with growing pauses, and of circuit breakers."""
+"""Tests for repeated calls with growing pauses, and of circuit breakers."""
 
 import asyncio
 import subprocess

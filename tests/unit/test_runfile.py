@@ -1,4 +1,4 @@
-"""Tests of the format of run files."""
+"""Tests for the format of run files."""
 
 import struct
 import zlib

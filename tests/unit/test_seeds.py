@@ -1,4 +1,4 @@
-"""Tests of `docs/seeds.md`, which shows where this project implements what five documents name."""
+"""Tests for `docs/seeds.md`, which shows where this project implements what five documents name."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Tests of the search for files that are shipped with the package."""
+"""Tests for the search for files that are shipped with the package."""
 
 import pytest
 

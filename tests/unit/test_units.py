@@ -1,4 +1,4 @@
-"""Tests of the formats of amounts and times, with manually calculated boundary values."""
+"""Tests for the formats of amounts and times, with manually calculated boundary values."""
 
 from __future__ import annotations
 

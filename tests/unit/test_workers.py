@@ -1,4 +1,4 @@
-"""Tests of worker threads for tasks that may hang."""
+"""Tests for worker threads for tasks that may hang."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Tests of YAML files."""
+"""Tests for YAML files."""
 
 from trainvitals.yamlfile import load_yaml, parse_yaml
 

@@ -89,7 +89,7 @@ def _measure(path: Path) -> int:
 def _receive(
     file: RemoteFile, partial: Path, deadline: float, report: Report, timeout_seconds: float
 ) -> str:
-    """Receive the missing bytes until the connection ends, and return the reason for this end.
+    """Receive the remaining bytes until the connection closes, and return the reason.
 
     Raises:
         StackError: The file cannot be written.

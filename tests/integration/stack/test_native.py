@@ -286,7 +286,7 @@ def test_killed_supervisor(settings):
 
 
 def test_program_that_ignores_sigterm_is_killed(settings, tmp_path):
-    """A program without its supervisor is killed if it ignores SIGTERM."""
+    """If its supervisor has died, a program that ignores SIGTERM is killed."""
     stubborn = tmp_path / "stubborn.py"
     stubborn.write_text(
         f"import runpy, signal, sys\nsys.argv[0] = {settings.exporter_command[1]!r}\n"

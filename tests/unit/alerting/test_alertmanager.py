@@ -1,4 +1,4 @@
-"""Tests of the version query and the configuration check by Alertmanager's programs."""
+"""Tests for the version query and the configuration check by Alertmanager's programs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of the rendered configuration files, which hold secrets and may be edited by hand."""
+"""Tests for the rendered configuration files, which hold secrets and may be edited by hand."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Tests of Alertmanager's configuration as rendered for each version."""
+"""Tests for Alertmanager's configuration as rendered for each version."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Tests of the longest delay of critical alerts, from a fault's first scrape to the message."""
+"""Tests for the longest delay of critical alerts, from a fault's first scrape to the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the documentation of notifications."""
+"""Tests for the documentation of notifications."""
 
 import re
 

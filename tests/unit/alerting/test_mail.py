@@ -1,4 +1,4 @@
-"""Tests of sending mail to a real server, with and without TLS, and of its refusals."""
+"""Tests for sending mail to a real server, with and without TLS, and of its refusals."""
 
 import socket
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tests of the payloads for each channel, whose texts must not mention any person or group."""
+"""Tests for the payloads for each channel, whose texts must not mention any person or group."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tests of the notifier, which sends messages in the background without delaying its caller."""
+"""Tests for the notifier, which sends messages in the background without delaying its caller."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests of the rate limiter, which merges repetitions and bursts and counts lost messages."""
+"""Tests for the rate limiter, which merges repetitions and bursts and counts lost messages."""
 
 import pytest
 from hypothesis import given

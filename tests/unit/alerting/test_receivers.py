@@ -1,4 +1,4 @@
-"""Tests of the receivers that are read from variables."""
+"""Tests for the receivers that are read from variables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the pauses and the number of attempts in retries of deliveries."""
+"""Tests for the pauses and the number of attempts in retries of deliveries."""
 
 import pytest
 

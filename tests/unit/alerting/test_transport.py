@@ -1,4 +1,4 @@
-"""Tests of HTTP delivery: the handling of responses, and errors that contain no secret."""
+"""Tests for HTTP delivery: the handling of responses, and errors that contain no secret."""
 
 import ssl
 

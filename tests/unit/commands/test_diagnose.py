@@ -1,4 +1,4 @@
-"""Tests of `trainvitals diagnose` on an engine: its requests, its output and its exit codes."""
+"""Tests for `trainvitals diagnose` on an engine: its requests, its output and its exit codes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of `trainvitals diagnose` on files and standard input."""
+"""Tests for `trainvitals diagnose` on files and standard input."""
 
 import io
 import json
@@ -62,7 +62,7 @@ def test_a_file_is_recognised_by_its_content(diagnose, text, code, reason):
 
 
 def test_a_kernel_log_may_be_alone_or_beside_a_log(diagnose):
-    """A kernel log can be used with or without a log, and one of them can be standard input."""
+    """A kernel log can be given alone or with a container's log; one of them can be standard input."""
     assert diagnose("--kernel-log", "k.txt", k_txt=OLD_HOST)[:2] == (1, "oom-host")
     both = diagnose("a.log", "--kernel-log", "-", stdin=NEW_LIMIT, a_log=STEPS)
     assert both[:2] == (1, "oom-cgroup")

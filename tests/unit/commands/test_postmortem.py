@@ -1,4 +1,4 @@
-"""Tests of `trainvitals postmortem`, which reports how a run ended and why."""
+"""Tests for `trainvitals postmortem`, which reports how a run ended and why."""
 
 import json
 import math

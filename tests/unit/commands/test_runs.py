@@ -1,4 +1,4 @@
-"""Tests of `trainvitals runs explain`, which shows the values read from a file, line by line."""
+"""Tests for `trainvitals runs explain`, which shows the values read from a file, line by line."""
 
 from __future__ import annotations
 

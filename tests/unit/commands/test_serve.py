@@ -1,4 +1,4 @@
-"""Tests of the arguments of `trainvitals serve`."""
+"""Tests for the arguments of `trainvitals serve`."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Tests of docs/dashboards.md, and of `make pictures` without Grafana."""
+"""Tests for docs/dashboards.md, and of `make pictures` without Grafana."""
 
 from __future__ import annotations
 

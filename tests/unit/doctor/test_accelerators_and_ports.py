@@ -1,4 +1,4 @@
-"""Tests of finding the processes that hold accelerators and ports, with real processes."""
+"""Tests for finding the processes that hold accelerators and ports, with real processes."""
 
 import os
 import pwd

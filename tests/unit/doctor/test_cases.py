@@ -1,4 +1,4 @@
-"""Tests of every check on machines that pass it, and on machines that do not."""
+"""Tests for every check on machines that pass it, and on machines that do not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of running several checks: their order, their time limit, failures and hangs."""
+"""Tests for running several checks: their order, their time limit, failures and hangs."""
 
 from __future__ import annotations
 

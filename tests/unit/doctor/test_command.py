@@ -1,4 +1,4 @@
-"""Tests of the arguments, the output and the exit codes of `trainvitals doctor`."""
+"""Tests for the arguments, the output and the exit codes of `trainvitals doctor`."""
 
 import json
 import os

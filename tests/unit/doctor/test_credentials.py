@@ -1,4 +1,4 @@
-"""Tests of the checks of tokens: retries, redirections, saved tokens, and that none is printed."""
+"""Tests for the checks of tokens: retries, redirections, saved tokens, and that none is printed."""
 
 import stat
 

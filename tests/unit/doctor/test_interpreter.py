@@ -1,4 +1,4 @@
-"""Tests of choosing the Python of a run and of reading its installed packages."""
+"""Tests for choosing the Python of a run and of reading its installed packages."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of choosing the Python of the most recent run for `trainvitals doctor`."""
+"""Tests for choosing the Python of the most recent run for `trainvitals doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of docs/doctor.md."""
+"""Tests for docs/doctor.md."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of findings for an unprivileged user, and on a small real file system."""
+"""Tests for findings for an unprivileged user, and on a small real file system."""
 
 import grp
 import os

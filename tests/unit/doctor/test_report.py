@@ -1,4 +1,4 @@
-"""Tests of the text report of `trainvitals doctor`."""
+"""Tests for the text report of `trainvitals doctor`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests of reading the architectures of a PyTorch build and comparing them with a GPU."""
+"""Tests for reading the architectures of a PyTorch build and comparing them with a GPU."""
 
 import pytest
 

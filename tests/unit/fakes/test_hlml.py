@@ -1,4 +1,4 @@
-"""Tests of the fake HLML library with the real pyhlml binding."""
+"""Tests for the fake HLML library with the real pyhlml binding."""
 
 import time
 

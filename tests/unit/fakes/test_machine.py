@@ -1,4 +1,4 @@
-"""Tests of fake machines: their libraries, their memory layout and their processes."""
+"""Tests for fake machines: their libraries, their memory layout and their processes."""
 
 import ctypes
 import signal

@@ -1,4 +1,4 @@
-"""Tests of the fake NVML library with the real pynvml binding."""
+"""Tests for the fake NVML library with the real pynvml binding."""
 
 import time
 
@@ -657,7 +657,7 @@ def test_an_xid_reaches_those_who_registered_once(machine, console):
 
 @pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # machine load only adds time
 def test_a_waiting_call_is_woken(machine, console):
-    """An event, a lost GPU and an unloaded driver end a waiting call before its timeout."""
+    """A waiting call returns before its timeout if an event arrives, a GPU is lost or the driver unloads."""
     console("events = nvml.nvmlEventSetCreate()")
     console("nvml.nvmlDeviceRegisterEvents(gpu, 8, events)")
     wait = "nvml.nvmlEventSetWait(events, 60000).eventData"

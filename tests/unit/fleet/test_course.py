@@ -1,4 +1,4 @@
-"""Tests of the demo's simulated values and scripts."""
+"""Tests for the demo's simulated values and scripts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the password check: its results, its order, and its log messages."""
+"""Tests for the password check: its results, its order, and its log messages."""
 
 import logging
 from base64 import b64encode

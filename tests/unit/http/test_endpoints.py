@@ -1,4 +1,4 @@
-"""Tests of the responses of each HTTP endpoint, without the server."""
+"""Tests for the responses of each HTTP endpoint, without the server."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Tests of the status and the checks of `/health` and `/ready`."""
+"""Tests for the status and the checks of `/health` and `/ready`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests of the check of the Host header."""
+"""Tests for the check of the Host header."""
 
 import socket
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Tests of parsing listen addresses and of opening listeners."""
+"""Tests for parsing listen addresses and of opening listeners."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""Tests of choosing the format and the compression from a request's headers."""
+"""Tests for choosing the format and the compression from a request's headers."""
 
 import pytest
 from hypothesis import given

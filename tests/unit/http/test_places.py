@@ -1,4 +1,4 @@
-"""Tests of choosing the connection to close if a new connection needs a place."""
+"""Tests for choosing the connection to close if a new connection needs a place."""
 
 import itertools
 

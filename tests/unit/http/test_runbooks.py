@@ -1,4 +1,4 @@
-"""Tests of the runbooks as HTML pages."""
+"""Tests for the runbooks as HTML pages."""
 
 import hashlib
 import http.client

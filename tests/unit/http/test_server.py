@@ -1,4 +1,4 @@
-"""Tests of the HTTP server over real sockets, with well-behaved and misbehaving clients."""
+"""Tests for the HTTP server over real sockets, with well-behaved and misbehaving clients."""
 
 import http.client
 import logging

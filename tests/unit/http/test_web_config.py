@@ -1,4 +1,4 @@
-"""Tests of reading the web configuration file and of reloading changes."""
+"""Tests for reading the web configuration file and of reloading changes."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Tests of the text formats, compared with prometheus_client's writers and strict parser."""
+"""Tests for the text formats, compared with prometheus_client's writers and strict parser."""
 
 import math
 import string

@@ -1,4 +1,4 @@
-"""Tests of the runner, which reads collectors independently and within a scrape's deadline."""
+"""Tests for the runner, which reads collectors independently and within a scrape's deadline."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Tests of the CSV and JSON formats of snapshots."""
+"""Tests for the CSV and JSON formats of snapshots."""
 
 import csv
 import gzip

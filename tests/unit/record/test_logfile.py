@@ -1,4 +1,4 @@
-"""Tests of the file to which snapshots are written."""
+"""Tests for the file to which snapshots are written."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""Tests of the messages of `trainvitals profile` while a trace is recorded."""
+"""Tests for the messages of `trainvitals profile` while a trace is recorded."""
 
 import itertools
 from pathlib import Path

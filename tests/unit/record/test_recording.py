@@ -1,4 +1,4 @@
-"""Tests of the schedule of a recording and of the signals that end it."""
+"""Tests for the schedule of a recording and of the signals that end it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tests of the text format of snapshots."""
+"""Tests for the text format of snapshots."""
 
 from dataclasses import replace
 

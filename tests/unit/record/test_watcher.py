@@ -1,4 +1,4 @@
-"""Tests of the rates of disks and network interfaces."""
+"""Tests for the rates of disks and network interfaces."""
 
 from trainvitals.record.snapshot import Flows
 from trainvitals.record.watcher import FlowMeter

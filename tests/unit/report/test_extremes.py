@@ -1,4 +1,4 @@
-"""Tests of reports from a Prometheus server whose series have extreme values."""
+"""Tests for reports from a Prometheus server whose series have extreme values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the text, Markdown, HTML and JSON of a report, also with hostile names."""
+"""Tests for the text, Markdown, HTML and JSON of a report, also with hostile names."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tests of choosing the period of a report, also across changes of daylight saving time."""
+"""Tests for choosing the period of a report, also across changes of daylight saving time."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo

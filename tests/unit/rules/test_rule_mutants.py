@@ -1,4 +1,4 @@
-"""Tests of mutation testing for alert rules, and that the alerts' tests detect most mutants."""
+"""Tests for mutation testing for alert rules, and that the alerts' tests detect most mutants."""
 
 import dataclasses
 import json

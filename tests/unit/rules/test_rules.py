@@ -1,4 +1,4 @@
-"""Tests of the rules with promtool."""
+"""Tests for the rules with promtool."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Tests of the example queries in docs/accelerators.md with promtool."""
+"""Tests for the example queries in docs/accelerators.md with promtool."""
 
 from __future__ import annotations
 

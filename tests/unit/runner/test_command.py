@@ -1,4 +1,4 @@
-"""Tests of the streams, the signals and the exit code of a command below `trainvitals run`."""
+"""Tests for the streams, the signals and the exit code of a command below `trainvitals run`."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tests of the notes that `trainvitals run` writes about ended ranks, and of their diagnosis."""
+"""Tests for the notes that `trainvitals run` writes about ended ranks, and of their diagnosis."""
 
 import json
 import os

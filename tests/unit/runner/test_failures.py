@@ -1,4 +1,4 @@
-"""Tests of choosing the traceback that explains the end of a command."""
+"""Tests for choosing the traceback that explains the end of a command."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tests of the output of a command below `trainvitals run`, with and without `--log`."""
+"""Tests for the output of a command below `trainvitals run`, with and without `--log`."""
 
 import os
 import subprocess

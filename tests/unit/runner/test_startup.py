@@ -1,4 +1,4 @@
-"""Tests of the `sitecustomize` module that `trainvitals run` adds to every Python process."""
+"""Tests for the `sitecustomize` module that `trainvitals run` adds to every Python process."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of the firing alerts of a Prometheus server that answers late or not at all."""
+"""Tests for the firing alerts of a Prometheus server that answers late or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of running and stopping other programs."""
+"""Tests for running and stopping other programs."""
 
 import signal
 import subprocess

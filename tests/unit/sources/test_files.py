@@ -1,4 +1,4 @@
-"""Tests of files in `/proc` and `/sys` that stay open between readings."""
+"""Tests for files in `/proc` and `/sys` that stay open between readings."""
 
 from __future__ import annotations
 

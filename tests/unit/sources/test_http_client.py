@@ -1,4 +1,4 @@
-"""Tests of HTTP requests that have a deadline and a size limit and follow no redirect."""
+"""Tests for HTTP requests that have a deadline and a size limit and follow no redirect."""
 
 import threading
 import time

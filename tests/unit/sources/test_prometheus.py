@@ -1,4 +1,4 @@
-"""Tests of the Prometheus client, with valid, refused, malformed and missing responses."""
+"""Tests for the Prometheus client, with valid, refused, malformed and missing responses."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Tests of the parser of times in texts."""
+"""Tests for the parser of times in texts."""
 
 from __future__ import annotations
 

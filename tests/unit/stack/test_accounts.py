@@ -1,4 +1,4 @@
-"""Tests of the account as which root runs the programs of the stack."""
+"""Tests for the account as which root runs the programs of the stack."""
 
 import os
 import tempfile

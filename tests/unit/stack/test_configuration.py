@@ -1,4 +1,4 @@
-"""Tests of the configuration of Prometheus and of Grafana's password."""
+"""Tests for the configuration of Prometheus and of Grafana's password."""
 
 import re
 import subprocess

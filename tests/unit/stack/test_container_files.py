@@ -1,4 +1,4 @@
-"""Tests of the files that are mounted into containers."""
+"""Tests for the files that are mounted into containers."""
 
 import os
 

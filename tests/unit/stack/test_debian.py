@@ -1,4 +1,4 @@
-"""Tests of the search for the programs of the stack."""
+"""Tests for the search for the programs of the stack."""
 
 import base64
 import hashlib

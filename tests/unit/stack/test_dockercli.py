@@ -1,4 +1,4 @@
-"""Tests of calls of the `docker` command."""
+"""Tests for calls of the `docker` command."""
 
 import time
 

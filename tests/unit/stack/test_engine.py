@@ -1,4 +1,4 @@
-"""Tests of the detection of a Docker engine and the choice between Compose and processes."""
+"""Tests for the detection of a Docker engine and the choice between Compose and processes."""
 
 from dataclasses import replace
 from pathlib import Path

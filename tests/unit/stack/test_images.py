@@ -1,4 +1,4 @@
-"""Tests of the container images of Compose, which are pinned by digest."""
+"""Tests for the container images of Compose, which are pinned by digest."""
 
 import os
 import re

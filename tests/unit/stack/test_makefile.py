@@ -1,4 +1,4 @@
-"""Tests of the Makefile."""
+"""Tests for the Makefile."""
 
 import subprocess
 import sys

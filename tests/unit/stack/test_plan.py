@@ -1,4 +1,4 @@
-"""Tests of the plan of the stack's programs and their commands."""
+"""Tests for the plan of the stack's programs and their commands."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests of the Compose project, in a checkout and from an installed package."""
+"""Tests for the Compose project, in a checkout and from an installed package."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Tests of the status that is read from Prometheus, with valid and malformed responses."""
+"""Tests for the status that is read from Prometheus, with valid and malformed responses."""
 
 import json
 import threading

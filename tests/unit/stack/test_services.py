@@ -1,4 +1,4 @@
-"""Tests of the one-line explanations of Docker's error messages."""
+"""Tests for the one-line explanations of Docker's error messages."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Tests of the settings of the stack."""
+"""Tests for the settings of the stack."""
 
 from contextlib import suppress
 from pathlib import Path

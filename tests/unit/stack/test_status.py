@@ -1,4 +1,4 @@
-"""Tests of the presentation of the stack's status."""
+"""Tests for the presentation of the stack's status."""
 
 import json
 from datetime import datetime, timezone

@@ -1,4 +1,4 @@
-"""Tests of the supervisor's configuration and socket."""
+"""Tests for the supervisor's configuration and socket."""
 
 import pytest
 

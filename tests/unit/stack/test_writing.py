@@ -1,4 +1,4 @@
-"""Tests of writing files in the state directory."""
+"""Tests for writing files in the state directory."""
 
 import os
 import subprocess

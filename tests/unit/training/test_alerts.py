@@ -1,4 +1,4 @@
-"""Tests of the training client's alerts."""
+"""Tests for the training client's alerts."""
 
 import pytest
 

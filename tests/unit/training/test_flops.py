@@ -1,4 +1,4 @@
-"""Tests of the peak FLOP/s of devices and of the FLOPs of a token."""
+"""Tests for the peak FLOP/s of devices and of the FLOPs of a token."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def read_run(run: Run, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) ->
 def read_start(
     run: Run, start: Start, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()
 ) -> Evidence:
-    """Return the evidence about one start of one of a run's ranks.
+    """Return the evidence about one start of a rank.
 
     Args:
         run: The training run.

@@ -22,7 +22,7 @@ _STATES = {float(state): state for state in State}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment on the wall clock and on the monotonic clock.
+    """A point in time, as read from the wall clock and from the monotonic clock.
 
     Attributes:
         wall_time: The time of the wall clock, in Unix seconds.

@@ -1,4 +1,4 @@
-"""Tests of the output and the exit codes of `trainvitals docker-logging`."""
+"""Tests for the output and the exit codes of `trainvitals docker-logging`."""
 
 import json
 import subprocess

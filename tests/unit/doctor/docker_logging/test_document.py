@@ -1,4 +1,4 @@
-"""Tests of reading `daemon.json` strictly and of changing its members."""
+"""Tests for reading `daemon.json` strictly and of changing its members."""
 
 import json
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_new_members_are_indented_like_those_that_are_there(text, changed):
 
 
 def test_options_of_another_driver_are_dropped():
-    """Options of a replaced log driver are removed, and the other log options are kept."""
+    """Options specific to a replaced log driver are removed; all other log options are kept."""
     document = read('{"log-opts": {"fluentd-address": "a:1", "tag": "t"}}')
     changed = document.change(
         {"log-opts": {"max-size": "1m"}}, drops=frozenset({"fluentd-address"})

@@ -167,7 +167,7 @@ def test_what_is_right_is_left_alone(file, data):
     ],
 )
 def test_what_stays_broken_is_refused(file, data, complaint):
-    """A file that would stay invalid is refused with the place, and no file is changed."""
+    """If a file would still be invalid, the error names the location and no file is changed."""
     file.write_bytes(data)
     findings = look_at(file)
     assert not findings.is_correct

@@ -1,4 +1,4 @@
-"""Tests of finding dockerd's flags in systemd units and processes."""
+"""Tests for finding dockerd's flags in systemd units and processes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of finding problems in `daemon.json`, based on what dockerd 20.10 and 26.1 accept."""
+"""Tests for finding problems in `daemon.json`, based on what dockerd 20.10 and 26.1 accept."""
 
 import pytest
 

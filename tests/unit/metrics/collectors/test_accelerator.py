@@ -1,4 +1,4 @@
-"""Tests of the accelerator collector."""
+"""Tests for the accelerator collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the container collector."""
+"""Tests for the container collector."""
 
 from __future__ import annotations
 

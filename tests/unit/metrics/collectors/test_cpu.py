@@ -1,4 +1,4 @@
-"""Tests of the CPU collector."""
+"""Tests for the CPU collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the disk collector."""
+"""Tests for the disk collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the filesystem collector."""
+"""Tests for the filesystem collector."""
 
 from __future__ import annotations
 

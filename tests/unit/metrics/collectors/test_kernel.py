@@ -1,4 +1,4 @@
-"""Tests of the kernel collector."""
+"""Tests for the kernel collector."""
 
 from __future__ import annotations
 

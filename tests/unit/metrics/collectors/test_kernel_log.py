@@ -1,4 +1,4 @@
-"""Tests of the kernel_log collector."""
+"""Tests for the kernel_log collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the memory collector."""
+"""Tests for the memory collector."""
 
 from __future__ import annotations
 

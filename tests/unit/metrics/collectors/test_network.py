@@ -1,4 +1,4 @@
-"""Tests of the network collector."""
+"""Tests for the network collector."""
 
 from __future__ import annotations
 

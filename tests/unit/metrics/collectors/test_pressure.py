@@ -1,4 +1,4 @@
-"""Tests of the pressure collector."""
+"""Tests for the pressure collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the process collector."""
+"""Tests for the process collector."""
 
 from __future__ import annotations
 

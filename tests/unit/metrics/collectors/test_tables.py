@@ -1,4 +1,4 @@
-"""Tests of building blocks of metrics from tables."""
+"""Tests for building blocks of metrics from tables."""
 
 from __future__ import annotations
 

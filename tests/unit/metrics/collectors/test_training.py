@@ -1,4 +1,4 @@
-"""Tests of the training collector, which converts readings of runs to metrics."""
+"""Tests for the training collector, which converts run readings to metrics."""
 
 from __future__ import annotations
 

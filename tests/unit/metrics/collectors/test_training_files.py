@@ -1,4 +1,4 @@
-"""Tests of the metrics page with arbitrary run files."""
+"""Tests for the metrics page with arbitrary run files."""
 
 from __future__ import annotations
 

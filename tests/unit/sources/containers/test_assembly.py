@@ -70,7 +70,7 @@ def test_each_death_before_the_last_is_an_earlier_one():
 
 
 def test_a_start_that_failed_has_no_event_die():
-    """The exit code of a failed start is the state's, and its time is the `create` event's."""
+    """The exit code of a failed start comes from the state, and its time from the `create` event."""
     never = inspect(None, None, status="created", exit_code=127, error="not found")
     evidence = assemble(Pieces("", inspection=never, events=(CREATE,)))
     assert (evidence.started, evidence.ended, evidence.exit_code) == (None, TEN - 1, 127)

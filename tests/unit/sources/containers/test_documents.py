@@ -1,4 +1,4 @@
-"""Tests of the functions that read values from an engine's JSON answers."""
+"""Tests for the functions that read values from an engine's JSON answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of requests to an engine, with a stand-in that answers, refuses, hangs or stops."""
+"""Tests for requests to an engine, with a stand-in that answers, refuses, hangs or stops."""
 
 from __future__ import annotations
 

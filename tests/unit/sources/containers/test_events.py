@@ -1,4 +1,4 @@
-"""Tests of reading and following an engine's events, with interruptions, repetitions and hangs."""
+"""Tests for reading and following an engine's events, with interruptions, repetitions and hangs."""
 
 from __future__ import annotations
 

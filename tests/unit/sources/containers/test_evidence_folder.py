@@ -1,4 +1,4 @@
-"""Tests of reading a folder of evidence that was collected by hand."""
+"""Tests for reading a folder of evidence that was collected by hand."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of parsing HTTP answers, log frames and lines from pieces of any size."""
+"""Tests for parsing HTTP answers, log frames and lines from pieces of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of parsing inspections recorded from Docker 20.10 or written in Podman's format."""
+"""Tests for parsing inspections recorded from Docker 20.10 or written in Podman's format."""
 
 from __future__ import annotations
 

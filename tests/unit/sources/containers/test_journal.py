@@ -1,4 +1,4 @@
-"""Tests of the journal of deaths under unfavorable conditions."""
+"""Tests for the journal of deaths under unfavorable conditions."""
 
 from __future__ import annotations
 

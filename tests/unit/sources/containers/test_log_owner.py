@@ -1,4 +1,4 @@
-"""Tests of selecting the host's lines that may concern the program that wrote a log."""
+"""Tests for selecting the host's lines that may concern the program that wrote a log."""
 
 import datetime as dt
 

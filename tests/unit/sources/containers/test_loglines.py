@@ -1,4 +1,4 @@
-"""Tests of keeping containers' last log lines, with a stand-in that ends, breaks or floods logs."""
+"""Tests for keeping containers' last log lines, with a stand-in that ends, breaks or floods logs."""
 
 from __future__ import annotations
 

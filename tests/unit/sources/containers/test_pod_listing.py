@@ -1,4 +1,4 @@
-"""Tests of reading pods from the documents and the table of `kubectl get pod`."""
+"""Tests for reading pods from the documents and the table of `kubectl get pod`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tests of the registry of containers and of the counts that it keeps."""
+"""Tests for the registry of containers and of the counts that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of scheduled calls and of the task queue."""
+"""Tests for scheduled calls and of the task queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the source that watches containers, with a stand-in for the engine."""
+"""Tests for the source that watches containers, with a stand-in for the engine."""
 
 from __future__ import annotations
 

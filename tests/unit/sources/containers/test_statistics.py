@@ -1,4 +1,4 @@
-"""Tests of parsing the engine's statistics, in the formats of control groups version 1 and 2."""
+"""Tests for parsing the engine's statistics, in the formats of control groups version 1 and 2."""
 
 from __future__ import annotations
 

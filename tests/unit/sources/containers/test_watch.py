@@ -1,4 +1,4 @@
-"""Tests of the watch over containers, event by event, with an engine that answers from a table."""
+"""Tests for the watch over containers, event by event, with an engine that answers from a table."""
 
 from __future__ import annotations
 
@@ -386,7 +386,7 @@ def test_compose_makes_a_service_anew_and_the_counts_go_on(scene):
 
 
 def test_a_namesake_shows_that_the_one_before_is_gone(scene):
-    """A new container with the same name shows that the previous container has died."""
+    """If a new container has the same name, the previous container is reported as dead."""
     scene.tell("create@0", "start@0")
     scene.tell("create@9", "start@9", container=B)
     scene.queue.run()

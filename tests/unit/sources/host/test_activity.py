@@ -1,4 +1,4 @@
-"""Tests of the activity of processes, which is read from a fake `/proc`."""
+"""Tests for the activity of processes, which is read from a fake `/proc`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the CPU source."""
+"""Tests for the CPU source."""
 
 from __future__ import annotations
 

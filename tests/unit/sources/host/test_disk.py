@@ -1,4 +1,4 @@
-"""Tests of the disk source."""
+"""Tests for the disk source."""
 
 from __future__ import annotations
 

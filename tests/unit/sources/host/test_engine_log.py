@@ -1,4 +1,4 @@
-"""Tests of reading an engine's log around a given time, and of following its new lines."""
+"""Tests for reading an engine's log around a given time, and of following its new lines."""
 
 import os
 import stat

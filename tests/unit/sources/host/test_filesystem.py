@@ -1,4 +1,4 @@
-"""Tests of the source that reads the sizes of file systems."""
+"""Tests for the source that reads the sizes of file systems."""
 
 from __future__ import annotations
 

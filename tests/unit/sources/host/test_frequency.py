@@ -1,4 +1,4 @@
-"""Tests of the source that reads the frequencies of the cores."""
+"""Tests for the source that reads the frequencies of the cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the source that reads the boot time and the clock."""
+"""Tests for the source that reads the boot time and the clock."""
 
 from __future__ import annotations
 

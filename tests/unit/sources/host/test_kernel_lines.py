@@ -1,4 +1,4 @@
-"""Tests of the parser of kernel log lines."""
+"""Tests for the parser of kernel log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of following the kernel log through `/dev/kmsg`."""
+"""Tests for following the kernel log through `/dev/kmsg`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the counts of OOM kills and GPU errors in the kernel log."""
+"""Tests for the counts of OOM kills and GPU errors in the kernel log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tally(path: Path, *, most: int = 64) -> KernelTally:
 
 
 def xid(code: int, bus: str = "0000:3b:00") -> str:
-    """Return the driver's line about a GPU error."""
+    """Return the kernel log line that the driver writes for a GPU error."""
     return f"NVRM: Xid (PCI:{bus}): {code}, pid=7, x"
 
 

@@ -1,4 +1,4 @@
-"""Tests of the parser of saved kernel logs."""
+"""Tests for the parser of saved kernel logs."""
 
 from __future__ import annotations
 

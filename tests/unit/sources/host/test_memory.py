@@ -1,4 +1,4 @@
-"""Tests of the readings of memory and swap."""
+"""Tests for the readings of memory and swap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the choice of the mounted file systems that are reported."""
+"""Tests for the choice of the mounted file systems that are reported."""
 
 from __future__ import annotations
 

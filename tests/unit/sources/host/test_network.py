@@ -1,4 +1,4 @@
-"""Tests of the readings of the network interfaces."""
+"""Tests for the readings of the network interfaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the readings of pressure stall information (PSI)."""
+"""Tests for the readings of pressure stall information (PSI)."""
 
 from __future__ import annotations
 

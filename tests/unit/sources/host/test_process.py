@@ -1,4 +1,4 @@
-"""Tests of the exporter's readings of its own resource usage."""
+"""Tests for the exporter's readings of its own resource usage."""
 
 from __future__ import annotations
 

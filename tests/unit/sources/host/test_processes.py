@@ -1,4 +1,4 @@
-"""Tests of the list of the processes that use the most CPU time and memory."""
+"""Tests for the list of the processes that use the most CPU time and memory."""
 
 import os
 import shutil

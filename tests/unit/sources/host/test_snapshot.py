@@ -1,4 +1,4 @@
-"""Tests of the snapshot of the machine."""
+"""Tests for the snapshot of the machine."""
 
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.snapshot import find_biggest, read_host

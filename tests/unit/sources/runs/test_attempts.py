@@ -1,4 +1,4 @@
-"""Tests of the counts of restarts and of the work that is lost because of restarts."""
+"""Tests for the counts of restarts and of the work that is lost because of restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the file with the expected values of runs, and of the entry that applies to a run."""
+"""Tests for the file with the expected values of runs, and of the entry that applies to a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the register that logs and counts the ending of each rank once."""
+"""Tests for the register that logs and counts the ending of each rank once."""
 
 from __future__ import annotations
 

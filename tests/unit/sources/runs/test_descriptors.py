@@ -1,4 +1,4 @@
-"""Tests of the limit on the file descriptors that the readers of runs keep open."""
+"""Tests for the limit on the file descriptors that the readers of runs keep open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of run directories: their run files, the liveness of ranks, and discarded files."""
+"""Tests for run directories: their run files, the liveness of ranks, and discarded files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of finding the files that match a pattern."""
+"""Tests for finding the files that match a pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of how the ending of a rank is determined, and of the note beside the run file."""
+"""Tests for how the ending of a rank is determined, and of the note beside the run file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the evidence about runs and processes, as opposed to containers."""
+"""Tests for the evidence about runs and processes, as opposed to containers."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of reading files to which other processes append."""
+"""Tests for reading files to which other processes append."""
 
 from __future__ import annotations
 

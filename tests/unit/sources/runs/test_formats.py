@@ -1,4 +1,4 @@
-"""Tests of the log formats that are recognized without configuration."""
+"""Tests for the log formats that are recognized without configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of finding the files that processes on accelerators write, if no flag names them."""
+"""Tests for finding the files that processes on accelerators write, if no flag names them."""
 
 from __future__ import annotations
 

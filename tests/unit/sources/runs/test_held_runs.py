@@ -1,4 +1,4 @@
-"""Tests of the choice among the files that one process writes about its run."""
+"""Tests for the choice among the files that one process writes about its run."""
 
 from __future__ import annotations
 

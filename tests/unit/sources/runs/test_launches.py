@@ -1,4 +1,4 @@
-"""Tests of the launch notes of `trainvitals run`: their validation, and when they are removed."""
+"""Tests for the launch notes of `trainvitals run`: their validation, and when they are removed."""
 
 from __future__ import annotations
 

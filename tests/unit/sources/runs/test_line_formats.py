@@ -1,4 +1,4 @@
-"""Tests of files with rows of numbers: CSV files, JSON lines and the state file of a Trainer."""
+"""Tests for files with rows of numbers: CSV files, JSON lines and the state file of a Trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the values that are read from the lines of a log."""
+"""Tests for the values that are read from the lines of a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the liveness check of a run file's writer, with real processes."""
+"""Tests for the liveness check of a run file's writer, with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of runs that are read from their logs."""
+"""Tests for runs that are read from their logs."""
 
 from __future__ import annotations
 

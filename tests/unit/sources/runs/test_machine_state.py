@@ -1,4 +1,4 @@
-"""Tests of the machine state that is reported with a rank."""
+"""Tests for the machine state that is reported with a rank."""
 
 from __future__ import annotations
 

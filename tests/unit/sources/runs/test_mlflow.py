@@ -1,4 +1,4 @@
-"""Tests of runs that MLflow writes to a folder."""
+"""Tests for runs that MLflow writes to a folder."""
 
 from __future__ import annotations
 

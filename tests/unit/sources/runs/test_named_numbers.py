@@ -1,4 +1,4 @@
-"""Tests of the recognition of numbers in lines of text."""
+"""Tests for the recognition of numbers in lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of run directories in other mount namespaces."""
+"""Tests for run directories in other mount namespaces."""
 
 from __future__ import annotations
 

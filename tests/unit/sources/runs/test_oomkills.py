@@ -1,4 +1,4 @@
-"""Tests of the OOM kill counts of control groups of versions 1 and 2."""
+"""Tests for the OOM kill counts of control groups of versions 1 and 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the users whose run files are read, and of the turns between users."""
+"""Tests for the users whose run files are read, and of the turns between users."""
 
 from __future__ import annotations
 

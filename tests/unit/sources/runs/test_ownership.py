@@ -1,4 +1,4 @@
-"""Tests of the check of the run directory's owner and mode."""
+"""Tests for the check of the run directory's owner and mode."""
 
 from __future__ import annotations
 

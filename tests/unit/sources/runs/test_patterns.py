@@ -1,4 +1,4 @@
-"""Tests of the files with a user's log patterns."""
+"""Tests for the files with a user's log patterns."""
 
 from __future__ import annotations
 

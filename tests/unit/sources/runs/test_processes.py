@@ -1,4 +1,4 @@
-"""Tests of the state and the exit of processes that are not children of the reader."""
+"""Tests for the state and the exit of processes that are not children of the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of runs that the client instruments and that also have event files or a log."""
+"""Tests for runs that the client instruments and that also have event files or a log."""
 
 from __future__ import annotations
 

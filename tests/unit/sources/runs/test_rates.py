@@ -1,4 +1,4 @@
-"""Tests of a run's training rates, progress and expected end."""
+"""Tests for a run's training rates, progress and expected end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the values that are collected for one run."""
+"""Tests for the values that are collected for one run."""
 
 from __future__ import annotations
 

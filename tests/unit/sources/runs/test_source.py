@@ -1,4 +1,4 @@
-"""Tests of the training source with real processes, run files, logs and event files."""
+"""Tests for the training source with real processes, run files, logs and event files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the detection of stalled runs, with a simulated clock."""
+"""Tests for the detection of stalled runs, with a simulated clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the choice of the ranks that are shown if there are more ranks than the limits."""
+"""Tests for the choice of the ranks that are shown if there are more ranks than the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the detection of ranks that slow the other ranks down."""
+"""Tests for the detection of ranks that slow the other ranks down."""
 
 from __future__ import annotations
 

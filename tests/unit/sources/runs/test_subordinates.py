@@ -1,4 +1,4 @@
-"""Tests of the user ID ranges of users' containers, which count as one user each."""
+"""Tests for the user ID ranges of users' containers, which count as one user each."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Tests of the parser of scalars in event files."""
+"""Tests for the parser of scalars in event files."""
 
 from __future__ import annotations
 

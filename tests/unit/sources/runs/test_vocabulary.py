@@ -1,4 +1,4 @@
-"""Tests of the names under which frameworks log their values."""
+"""Tests for the names under which frameworks log their values."""
 
 from __future__ import annotations
 

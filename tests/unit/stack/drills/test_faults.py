@@ -1,4 +1,4 @@
-"""Tests of the faults that drills simulate."""
+"""Tests for the faults that drills simulate."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of the simulated machine and its HTTP server."""
+"""Tests for the simulated machine and its HTTP server."""
 
 import socket
 import urllib.request

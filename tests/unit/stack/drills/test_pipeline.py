@@ -1,4 +1,4 @@
-"""Tests of the preparation of a drill."""
+"""Tests for the preparation of a drill."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of the division of the durations in rules and routes."""
+"""Tests for the division of the durations in rules and routes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of counting training steps and batches."""
+"""Tests for counting training steps and batches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the detection of evaluations and of nested optimizer steps."""
+"""Tests for the detection of evaluations and of nested optimizer steps."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the observation of framework functions."""
+"""Tests for the observation of framework functions."""
 
 import pickle
 import sys
