@@ -10,6 +10,9 @@ each time, up to one worker per task. Therefore a slow task delays the tasks beh
 and fast tasks cause neither thread switches nor additional threads. To avoid thread switches,
 outcomes are also collected: the waiting thread is woken when a worker runs out of tasks, and checks
 periodically while workers still have tasks.
+
+The threads of a burst end again: whenever a worker has been idle without interruption for
+`SPARE_AFTER_SECONDS`, one thread ends.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Any, Generic, TypeVar, cast
 
 HELP_AFTER_SECONDS = 0.01
 MORE_HELP_AFTER_SECONDS = 0.005
+SPARE_AFTER_SECONDS = 300.0
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -122,16 +126,21 @@ class WorkerPool:
     Args:
         name: The prefix of the thread names.
         limit: The maximum number of threads.
+        clock: A function that returns the time in seconds, by which spare threads end.
     """
 
-    def __init__(self, *, name: str, limit: int) -> None:
+    def __init__(
+        self, *, name: str, limit: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._name = name
         self._limit = limit
+        self._clock = clock
         self._backlog: deque[_Job] = deque()
         self._wakeups: SimpleQueue[bool] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
+        self._none_idle_at = 0.0
         self._running: set[str] = set()
 
     @property
@@ -162,6 +171,8 @@ class WorkerPool:
                     self._idle -= 1
                 elif self._threads >= self._limit or not self._start_worker():
                     return
+                if self._idle == 0:
+                    self._none_idle_at = self._clock()
             self._wakeups.put(item=True)
 
     def gather(
@@ -251,12 +262,17 @@ class WorkerPool:
                 self._do(job)
 
     def _has_more(self) -> bool:
-        """Return whether a task is left in the backlog; if not, count this worker as idle."""
+        """Return whether a task is left in the backlog; if not, this worker is idle or spare."""
         with self._lock:
-            if not self._backlog:
+            if self._backlog:
+                return True
+            if self._idle and self._clock() - self._none_idle_at > SPARE_AFTER_SECONDS:
+                self._none_idle_at = self._clock()
+                self._threads -= 1
+                self._wakeups.put(item=False)  # ends this worker or one of the idle ones
+            else:
                 self._idle += 1
-                return False
-            return True
+            return False
 
     def _do(self, job: _Job) -> None:
         outcome = attempt(job.key, job.task)

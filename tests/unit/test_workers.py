@@ -97,6 +97,27 @@ def test_threads_do_not_grow_beyond_the_limit(pool):
     wait_until(lambda: not threads_of("pool-under-test"))
 
 
+def test_the_threads_of_a_burst_end():
+    """Threads that a burst has started end later, one at a time, and the last one remains."""
+    now = [1000.0]
+    pool = WorkerPool(name="pool-of-a-burst", limit=3, clock=lambda: now[0])
+    together = threading.Barrier(3)
+    pool.gather({str(n): together.wait for n in range(3)}, 30.0)
+    counts = []
+    for _ in range(4):
+        pool.gather({"quick": fail}, 30.0)
+        now[0] += workers_module.SPARE_AFTER_SECONDS + 1
+        counts.append(len(threads_of("pool-of-a-burst")))
+    assert pool.gather({"after": lambda: 42}, 30.0)["after"].value == 42
+    wait_until(lambda: len(threads_of("pool-of-a-burst")) == 1)
+    assert counts[0] == 3
+    together.reset()
+    outcomes = pool.gather({str(n): together.wait for n in range(3)}, 30.0)
+    assert not any(outcome.late for outcome in outcomes.values())
+    pool.close()
+    wait_until(lambda: not threads_of("pool-of-a-burst"))
+
+
 def test_close_lets_go_of_workers_that_hang_once_they_return():
     """A worker that hangs while the pool is closed ends after its task."""
     pool = WorkerPool(name="pool-that-closes", limit=1)

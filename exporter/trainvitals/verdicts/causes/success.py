@@ -9,30 +9,34 @@ from trainvitals.verdicts.causes.signs import matches
 _DONE = r"(?:completed?|finished|done|succeeded)\b"
 _WORDS = (
     (
-        r"(?:training|train(?:er)?|fit(?:ting)?|job|run|experiment|fine-?tuning|optimi[sz]ation|study|search"
+        r"(?=[abefjorstw])(?:training|train(?:er)?|fit(?:ting)?|job|run|experiment|fine-?tuning|optimi[sz]ation|study|search"
         rf"|sweep|tuning|benchmark|attempt [0-9]{{1,9}}|worker group)\b.{{0,32}}\b(?=[cfds]){_DONE}"
     ),
-    rf"{_DONE}.{{0,20}}\b(?=[tsf])(?:training|successfully|fit(?:ting)?)\b",
+    rf"(?=[cdfs]){_DONE}.{{0,20}}\b(?=[tsf])(?:training|successfully|fit(?:ting)?)\b",
     r"successfully (?:completed?|finished|trained)\b|finished, ",
     r"early[ -]stopp(?:ing|ed)|max_(?:epochs|steps)=[0-9]{1,12}`? reached|exit(?:ed)? (?:with )?(?:code|status) 0\b",
     r"exit(?:ing|ed) (?:cleanly|gracefully|normally)\b|returned 0$|train_runtime\b|exit status: {1,20}0$",
-    r"Trial status: [0-9]{1,9} TERMINATED$|[0-9]{1,9} epochs? completed in\b|Study statistics\b|Best trial ?(?:[:=]|is\b)",
-    r"(?:results?|report|metrics|predictions|summary) (?:(?:were |was |is |are )?(?:saved|written|dumped)|stored) (?:to|in|at|as)\b",
-    r"(?:saved|wrote|written|dumped) (?:the |all |final )?(?:results?|report|predictions|summary) (?:to|in|at|as)\b",
+    r"Trial status: [0-9]{1,9} TERMINATED$|Study statistics\b|Best trial ?(?:[:=]|is\b)",
+    r"(?=[mprs])(?:results?|report|metrics|predictions|summary) (?:(?:were |was |is |are )?(?:saved|written|dumped)|stored) (?:to|in|at|as)\b",
+    r"(?=[dsw])(?:saved|wrote|written|dumped) (?:the |all |final )?(?:results?|report|predictions|summary) (?:to|in|at|as)\b",
     r"all (?:[0-9]{1,9} )?(?:instances|items|tasks|samples|tests|evaluations|examples|problems) (?:were |have been )?(?:run|evaluated|processed|completed)\b",
     r"test(?:ing)?[ _-](?:accuracy|acc|top-?1|f1|auc|miou|map|bleu|wer|perplexity|ppl|score)\b ?[@\w]{0,6} ?[:=]? ?[0-9][.%0-9]{0,20}(?:[ ,;|]{1,3}[\w@-]{1,20} ?[=:] ?[0-9][.%0-9]{0,20}){0,6}\W{0,8}$",
 )
 # Other languages than English; the words of data loaders and downloads are not included.
 _ABROAD = (
-    r"训练(?:已)?(?:完成|结束|完毕)|訓練(?:已)?完成|全部完成",
-    r"(?:学習|訓練|トレーニング)(?:が|を)?(?:完了|終了)",
-    r"(?:훈련|학습)[이을]? ?(?:완료|종료)",
-    r"бучение (?:успешно )?(?:завершено|закончено|окончено)",
-    r"(?:Training|Lauf|Lernen) (?:erfolgreich )?(?:abgeschlossen|beendet)",
-    r"ntra[iî]nement (?:est )?(?:terminé|fini|achevé)",
-    r"ntrenamiento (?:completado|finalizado|terminado|completo)",
-    r"reinamento (?:concluído|finalizado|terminado|completo)",
-    r"ddestramento (?:completato|terminato|concluso)",
+    (
+        r"(?=[^\x00-\x7f])(?:训练(?:已)?(?:完成|结束|完毕)|訓練(?:已)?完成|全部完成"
+        r"|(?:学習|訓練|トレーニング)(?:が|を)?(?:完了|終了)"
+        r"|(?:훈련|학습)[이을]? ?(?:완료|종료)"
+        r"|бучение (?:успешно )?(?:завершено|закончено|окончено))"
+    ),
+    (
+        r"(?=[dlnrt])(?:(?:Training|Lauf|Lernen) (?:erfolgreich )?(?:abgeschlossen|beendet)"
+        r"|ntra[iî]nement (?:est )?(?:terminé|fini|achevé)"
+        r"|ntrenamiento (?:completado|finalizado|terminado|completo)"
+        r"|reinamento (?:concluído|finalizado|terminado|completo)"
+        r"|ddestramento (?:completato|terminato|concluso))"
+    ),
     r"^(?:fertig|terminé|terminado|concluído|finito|готово|完成|完了|완료)\b.{0,40}$",
 )
 # An evaluation metric.
@@ -63,7 +67,7 @@ def is_written(line: str) -> bool:
 
 
 FINISHED = matches(
-    rf"(?<![a-z])(?=[a-z0-9])(?:{'|'.join(_WORDS)})"
+    rf"(?<![a-z])(?=[a-z])(?:{'|'.join(_WORDS)})|(?<![a-z0-9])[0-9]{{1,9}} epochs? completed in\b"
     r"|(?:^|[:\]>] ?)(?:all )?(?:done|finished)\b.{0,40}$|(?<!=)={3,200} [0-9]{1,9} passed"
     r"|(?<![0-9.])([0-9]{1,9}) ?(?:of|/|out of) ?\1 [a-z][\w -]{0,40}(?:passed|succeeded)\b",
     *_ABROAD,
