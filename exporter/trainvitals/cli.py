@@ -90,8 +90,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _open_closed_streams() -> None:
     """Open the null device for each standard stream that the shell closed (`<&-`, `>&-` or `2>&-`).
 
-    If a stream stayed closed, the next file that is opened would receive the stream's descriptor,
-    and printed text would be written to this file.
+    Otherwise, the next opened file would receive the descriptor of the closed stream, and printed
+    text would be written to this file.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
@@ -107,8 +107,8 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
     Args:
         chosen: The name of the command to declare with its arguments. If the name is unknown, every
-            command is declared by its name and summary only; if it is None, every command is
-            declared with its arguments.
+            command is declared with its name and summary only. If the name is None, every command
+            is declared with its arguments.
     """
     from argparse import RawDescriptionHelpFormatter  # noqa: PLC0415
 

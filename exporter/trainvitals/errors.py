@@ -5,7 +5,7 @@
     ├── ConfigurationError  a flag or a configuration file is invalid
     └── StackError          the monitoring stack could not be started, stopped or queried
 
-Each message is one line, which contains the location of the error, the error, and the next step.
+Each error message is one line that contains the location, the error, and the next step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Opens and reads files that another user of the machine may have created.
 
-The path of such a file can lead to a symbolic link to a file that only root may read, a pipe
-without a writer, a device that never ends or that acts when opened, or a file of a terabyte.
-Therefore only regular files are opened, a symbolic link is not followed to a file that the link's
-owner may not read, and no more than the requested number of bytes is read.
+Such a file may be a symbolic link to a file that only root may read, a pipe without a writer, a
+device that never ends or that acts when it is opened, or a file of a terabyte. Therefore only
+regular files are opened, and at most the requested number of bytes is read. A symbolic link is
+followed only if the owner of the link may read the target.
 
-The read itself can still block if the file is on an unresponsive file system.
+Reading can still block if the file is on an unresponsive file system.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def open_regular(path: str, *, folder: int | None = None, follows: bool = True) 
         path: The path of the file.
         folder: The descriptor of the directory to which a relative path refers; None for the
             working directory.
-        follows: Whether symbolic links are followed, except other users' links to files that those
-            users may not read. If False, the last component must not be a symbolic link.
+        follows: Whether symbolic links are followed; links of other users are not followed to files
+            that these users may not read. If False, the last component must not be a symbolic link.
 
     Raises:
-        OSError: The file cannot be opened; the error is EINVAL if the file is not a regular file,
+        OSError: The file cannot be opened. The error is EINVAL if the file is not a regular file,
             and ELOOP if the path contains a symbolic link that is not followed.
     """
     if not hasattr(os, "O_PATH"):  # the system is not Linux
@@ -64,8 +64,8 @@ def open_beneath(folder: str, path: str) -> int:
         path: The path of the file, which must begin with the path of the directory.
 
     Raises:
-        OSError: The file cannot be opened; the error is EINVAL if the file is not a regular file or
-            not below the directory, and ELOOP or ENOTDIR if the path contains a symbolic link.
+        OSError: The file cannot be opened. The error is EINVAL if the file is not a regular file or
+            is not below the directory. It is ELOOP or ENOTDIR if the path contains a symbolic link.
     """
     steps = path.removeprefix(folder).split("/") if path.startswith(folder) else [".."]
     *folders, name = [step for step in steps if step] or [".."]
@@ -87,7 +87,7 @@ def open_beneath(folder: str, path: str) -> int:
 def read_regular(
     path: Path, most_bytes: int, *, follows: bool = True, from_end: bool = False
 ) -> bytes:
-    """Read at most `most_bytes` bytes of a regular file, which is opened by `open_regular`.
+    """Read at most `most_bytes` bytes of a regular file, opened by `open_regular`.
 
     Args:
         path: The path of the file.
@@ -113,7 +113,7 @@ def read_regular(
 
 
 def read_whole(path: Path, most_bytes: int, *, follows: bool = True) -> bytes:
-    """Read a complete regular file, which is opened by `open_regular`.
+    """Read a complete regular file, opened by `open_regular`.
 
     Args:
         path: The path of the file.
@@ -135,8 +135,8 @@ def _require_whole(data: bytes, most_bytes: int) -> bytes:
 def open_named(path: Path) -> BufferedReader:
     """Open a file that the user of a command specified.
 
-    The file must be a regular file, unless the shell opened the file: the shell replaces
-    `<(COMMAND)` by a path such as `/dev/fd/63`.
+    The file must be a regular file, unless the shell opened the file. The shell replaces
+    `<(COMMAND)` with a path such as `/dev/fd/63`.
 
     Raises:
         OSError: The file cannot be opened; `open_regular` describes the errors EINVAL and ELOOP.
@@ -147,7 +147,7 @@ def open_named(path: Path) -> BufferedReader:
 
 
 def read_named(path: Path, most_bytes: int) -> bytes:
-    """Read a file that a command's user specified; the file is opened by `open_named`.
+    """Read a file that the user of a command specified, opened by `open_named`.
 
     Args:
         path: The path of the file.
@@ -212,7 +212,7 @@ def _check_links(links: Sequence[os.stat_result], passed: Sequence[os.stat_resul
 
 
 def _may_read(user: int, passed: Sequence[os.stat_result]) -> bool:
-    """Return whether a user owns a file or may read the file according to the permission bits."""
+    """Return whether a user owns a file, or may read it according to the permission bits."""
     *folders, file = passed
     if file.st_uid == user:
         return True
@@ -222,7 +222,7 @@ def _may_read(user: int, passed: Sequence[os.stat_result]) -> bool:
 
 
 def _follow(link: int, step: str, place: int, steps: list[str]) -> int:
-    """Add a symbolic link's target to `steps`; return a descriptor of the path to resume from."""
+    """Add a symbolic link's target to `steps`; return a descriptor of the next directory."""
     try:
         if not os.fstat(link).st_size:
             # The target of a kernel link such as `/proc/PID/root` cannot be opened by its name.

@@ -1,8 +1,8 @@
 """Range checks for numbers from run files, logs, event files, documents and HTTP responses.
 
 A number from such a source can have any value: NaN, an infinity, 1e308 (which makes a sum
-overflow), or an integer of a thousand digits. Every number passes through one of these functions
-when it is parsed, so that all values derived from the number can be displayed.
+overflow), or an integer of a thousand digits. Every parsed number passes through one of these
+functions, so that all values derived from the number can be displayed.
 
 =========== ================== ==================================================================
 kind        bounds             a number outside the bounds
@@ -36,14 +36,14 @@ LATEST_TIME = 4e9
 
 
 def bound_value(value: float) -> float:
-    """Return a measured value; a magnitude beyond the bounds becomes infinite or 0."""
+    """Return a measured value; a magnitude outside the bounds becomes infinite or 0."""
     if -MOST_VALUE <= value <= MOST_VALUE:
         return float(value) if abs(value) >= _LEAST_VALUE else 0.0
     return math.nan if value != value else math.inf if value > 0 else -math.inf  # noqa: PLR0124
 
 
 def read_count(value: float | None) -> int | None:
-    """Return a count; None if the count is unknown, NaN, negative or too large."""
+    """Return a number as a count; None if it is unknown, NaN, negative or too large."""
     return int(value) if is_within(value, MOST_COUNT) else None
 
 

@@ -1,10 +1,10 @@
 """Sanitizes untrusted text, such as names, log lines, labels and error messages.
 
 A run name or a log line can contain escape codes that move the cursor, change colours, ring the
-bell or set a window's title, and characters that reverse the writing direction. Every view passes
-such text through `clean_text` (one line) or `clean_lines` (several lines) before escaping it for
-the view's output format: HTML, Markdown, a terminal or human-readable JSON. Label values pass
-through `clean_label`, and file names through `clean_file_name`.
+bell or set a window's title. It can also contain characters that reverse the writing direction.
+Every view passes such text through `clean_text` (one line) or `clean_lines` (several lines), and
+then escapes the text for the output format: HTML, Markdown, a terminal or human-readable JSON.
+Label values pass through `clean_label`, and file names pass through `clean_file_name`.
 
 This module imports only the standard library, because the training client imports this module.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 # Matching takes linear time: each alternative consumes at least one character, ESC or CSI.
 _ESCAPE_CODES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b(?:[0-9;?]*[@-~])?"  # CSI: colours and cursor moves
-    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, ended at the latest by a line
+    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, at most one line
     r"|\x1b[@-Z\\-_=>78]?"  # other codes, and a lone ESC
 )
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@&$])")
@@ -34,13 +34,14 @@ def strip_escape_codes(text: str) -> str:
 def clean_text(text: str, *, most: int | None = None) -> str:
     """Return a text as one line that is safe to display.
 
-    Escape codes are removed; tabs and line breaks become spaces; control characters,
-    writing-direction marks and lone surrogates become `?`; each letter keeps at most one combining
+    Escape codes are removed. Tabs and line breaks become spaces. Control characters,
+    writing-direction marks and lone surrogates become `?`. Each letter keeps at most one combining
     mark.
 
     Args:
         text: The text, which may contain any characters.
-        most: The maximum number of characters; a longer text is cut and ends with `…`.
+        most: The maximum number of characters; a longer text is cut and ends with `…`. None for no
+            limit.
     """
     if most is not None and len(text) > 8 * most:
         text = text[: 8 * most]  # the rest of the text is never displayed
@@ -50,7 +51,7 @@ def clean_text(text: str, *, most: int | None = None) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text cut to at most `most` characters; a cut text ends with `…`."""
+    """Shorten a text to at most `most` characters; a shortened text ends with `…`."""
     return text if len(text) <= most else text[: most - 1] + _ELLIPSIS
 
 
@@ -75,7 +76,7 @@ def clean_label(text: str, *, forbidden: str = "", replacement: str = "_") -> st
 
 
 def clean_file_name(text: str, *, allowed: str = "-_") -> str:
-    """Replace all characters except ASCII letters, digits and the allowed characters by `_`."""
+    """Replace characters with `_`, except ASCII letters, digits and the allowed characters."""
     return "".join(c if c.isascii() and (c.isalnum() or c in allowed) else "_" for c in text)
 
 
@@ -86,12 +87,12 @@ def join_names(names: Sequence[str], *, most: int) -> str:
 
 
 def name_rest(left: int, hint: str = "") -> str:
-    """Return a text such as `and 3 more` with a hint for a number of omitted names; "" for 0."""
+    """Return `and N more` and a hint, for a number of omitted names; "" if the number is 0."""
     return f"and {left:,} more{hint}" if left > 0 else ""
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text as one line that Markdown renders literally; code in backticks remains code.
+    """Return a text as one line that Markdown renders literally, except code in backticks.
 
     The rendered text contains no link, image, HTML, heading or mention.
     """

@@ -4,9 +4,9 @@
 
     trainer = Trainer(..., callbacks=[TrainvitalsCallback()])
 
-The Trainer calls its callbacks on every rank, in the training thread, but passes them neither the
-loss of a step nor the start and end of the forward and backward passes. Two hooks on the model read
-these values:
+The Trainer calls its callbacks on every rank, in the training thread. It passes them neither the
+loss of a step nor the start and end of the forward and backward passes. Two hooks on the model
+obtain these values:
 
 - The forward phase lasts from the model's call to its return, and the backward phase lasts from
   this return to the optimizer step, including gradient clipping. A forward pass without gradients
@@ -14,13 +14,13 @@ these values:
 - The loss is the value that the model returns, before the Trainer's NaN filter. The losses of a
   step's micro-batches are summed or averaged as in the Trainer. If the Trainer itself computes the
   loss (label smoothing, `compute_loss_func`), the loss is known only when the Trainer logs it.
-- The number of samples is the number of rows in the first input of each micro-batch; the number of
+- The number of samples is the number of rows in the first input of each micro-batch. The number of
   tokens is the number of elements of `input_ids`, including padding. Both numbers are read from the
   shapes of the inputs, without waiting for a device.
 
 In code compiled by `torch.compile` and in the replicas of `DataParallel`, the hooks do nothing. The
-number of samples is then derived from the batch size and the loss is read from the Trainer's log;
-the number of tokens and the durations of the forward and backward phases are unknown.
+number of samples is then derived from the batch size, and the loss is read from the Trainer's log.
+The number of tokens and the durations of the forward and backward phases are unknown.
 
 Source: transformers 5.23, `Trainer._run_epoch`, `_maybe_log_save_evaluate` and `evaluation_loop`.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("trainvitals")
 
-# The values of these keys describe the training and not the model, so they are not metrics.
+# These keys describe the training and not the model, so their values are not metrics.
 _OWN_KEYS = frozenset(
     ("epoch", "step", "loss", "grad_norm", "learning_rate", "total_flos", "num_input_tokens_seen")
 )
@@ -70,7 +70,7 @@ class TrainvitalsCallback(TrainerCallback):
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:
-        monitor: The monitor of the current run. Unless a monitor was passed in, the value is None
+        monitor: The monitor of the current run. If no monitor was passed, the attribute is None
             before and after training.
         errors: The counter of internal errors, which are logged once and never raised in the
             Trainer.
@@ -140,7 +140,7 @@ class TrainvitalsCallback(TrainerCallback):
     def on_epoch_begin(
         self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
     ) -> None:
-        """Begin an epoch and the wait for its first micro-batches."""
+        """Begin an epoch, and the phase `data_wait` for its first micro-batches."""
         if self.monitor is not None:
             epoch = int((state.epoch or 0.0) + 1e-6)
             steps = _count_epoch_steps(args, kwargs.get("train_dataloader"))
@@ -149,7 +149,7 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_step_begin(self, /, *_: object, **__: object) -> None:
-        """End the wait for data, because all micro-batches of this step have been loaded."""
+        """End the phase `data_wait`, because all micro-batches of this step have been loaded."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.start_step()
             self.monitor.mark("other")
@@ -182,7 +182,7 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End a step, and record the samples, tokens and loss of its forward passes."""
+        """End a step, and record the loss and the numbers of samples and tokens of the step."""
         forwards = self._forwards
         if self.monitor is not None and forwards is not None:
             forwards.end_step()
@@ -203,7 +203,7 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End an epoch, and begin a subsequent evaluation or checkpoint."""
+        """End an epoch, and mark the phase that follows, such as an evaluation or a checkpoint."""
         self._mark_what_follows(control)
 
     @guard

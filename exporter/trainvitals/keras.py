@@ -11,12 +11,12 @@ batch to callbacks. This has the following effects:
   data. Data wait, forward, backward and optimizer phases cannot be distinguished and count as phase
   `other`.
 - With `steps_per_execution=N`, Keras reports every N-th batch. The callback then records N batches
-  as one step, with the samples of all N batches, while the global step counts batches.
+  as one step, with the samples of all N batches. The global step counts batches.
 - The number of samples is known only if `batch_size` is passed to the callback. The last batch of
   an epoch is counted as a full batch, although it may be smaller.
-- The loss and metrics of a batch are means since the epoch began. These values are shown as means,
-  and are not checked for spikes. A single NaN makes the mean NaN for the rest of the epoch; each
-  reported NaN mean counts as a non-finite loss.
+- The loss and metrics of a batch are means since the epoch began. These means are exported as they
+  are, and are not checked for spikes. A single NaN makes the mean NaN for the rest of the epoch;
+  each reported NaN mean counts as a non-finite loss.
 
 Source: keras 3.15, `CallbackList` and the backends' `Trainer.fit`.
 """
@@ -47,9 +47,9 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     Args:
         run: The run name. If None, `TrainingMonitor` derives the name from the environment.
-        monitor: An existing monitor of the run, which the caller finishes; this monitor treats the
-            mean losses as the losses of steps. If None, each call of `fit` creates a monitor and
-            finishes it.
+        monitor: An existing monitor of the run, which the caller must finish. Such a monitor
+            treats each mean loss as the loss of a step. If None, each call of `fit` creates a
+            monitor and finishes it.
         batch_size: The number of samples in a batch, as passed to `fit` or to the data set. If
             None, the number of samples is unknown.
         flops_per_sample: The model's floating-point operations per sample, forward and backward,
@@ -93,7 +93,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_train_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """Begin the run, and record the totals of the run."""
+        """Begin the run, and record its total numbers of epochs and steps."""
         if self._is_off:
             return
         if self._is_own and self.monitor is not None:
@@ -118,7 +118,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_epoch_begin(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """Begin an epoch; in the first epoch of a `fit`, detect whether a run is resumed."""
+        """Begin an epoch; before the first epoch of a `fit`, detect whether the run is resumed."""
         monitor = self.monitor
         if monitor is None:
             return
@@ -133,12 +133,12 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         self._epoch_batches = 0
         self._received.clear()
         # No phase is marked during training, because the time between two batches cannot be
-        # divided.
+        # divided into phases.
         monitor.start_epoch(epoch, steps=self._read_parameter("steps"))
 
     @guard
     def on_train_batch_begin(self, batch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End the previous step and begin a new step; called on the training thread."""
+        """End the previous step and begin a new step; Keras calls this on the training thread."""
         if self.monitor is not None:
             self._end_step(batch)
             self._begun = batch
@@ -146,7 +146,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_train_batch_end(self, batch: int, logs: Values | None = None) -> None:
-        """Store the values of a batch; called late, in any order, outside the training thread."""
+        """Store a batch's values; Keras calls this late, in any order, on another thread."""
         self._received.put(batch, logs or {})
 
     @guard
@@ -180,7 +180,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_train_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End the run."""
+        """End the run, or mark it as idle if the monitor was passed in."""
         self._is_fitting = False
         if self.monitor is None:
             return
@@ -206,7 +206,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         begun = self._begun or 0
         if self._received.batches > begun:
             return self._received.batches
-        # The values of the epoch's last batch have not arrived yet.
+        # Keras has not reported the values of the epoch's last batch yet.
         end = begun + int(getattr(self.model, "steps_per_execution", None) or 1)
         return min(end, max(begun + 1, self._read_parameter("steps") or end))
 
@@ -232,7 +232,7 @@ class _BatchValues:
     """The values of the latest batch, passed from Keras' threads to the training thread.
 
     Attributes:
-        batches: The number of the epoch's batches that have been reported.
+        batches: The number of batches that Keras has reported in this epoch.
     """
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class _BatchValues:
                 self._values = values
 
     def take(self) -> Values:
-        """Return the batch values that have arrived since the last call."""
+        """Return the latest batch's values; empty if none arrived since the previous call."""
         with self._lock:
             values, self._values = self._values, {}
             return values

@@ -15,7 +15,7 @@ The callback works with both distributions, `lightning` and `pytorch-lightning`.
 - A step is an optimizer step. The samples and tokens of the accumulated batches are summed, and the
   loss of the step is the mean of the batches' losses; Lightning divides each loss by the number of
   batches.
-- Named values are received through a logger of the callback, after Lightning has reduced the values
+- The callback receives named values through its own logger, after Lightning has reduced the values
   over the ranks. Reading `trainer.callback_metrics` instead can hang a run with several ranks. If
   the Trainer has no other logger, Lightning copies the logged values from the device every
   `log_every_n_steps` steps, as it does for any logger.
@@ -65,7 +65,7 @@ _HOOKS = (
     "on_exception",
     "teardown",
 )
-# One of Lightning's own callbacks passes 50 or more numbers to every logger.
+# This callback of Lightning passes 50 or more numbers to every logger.
 _NOT_OURS = ("DeviceStatsMonitor",)
 _TRAINING_NAMES = {
     "train_acc": "accuracy",
@@ -200,7 +200,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Count a batch, end the step after its last batch, and sample the resources."""
+        """Count a batch; end its step and sample the resources if they are due."""
         samples = count_samples(batch) or 0
         is_automatic = pl_module.automatic_optimization
         tokens = count_tokens(batch) if self._has_tokens else None
@@ -267,7 +267,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the training of a fit."""
+        """Record that training has ended and that the run is idle."""
         self._end_saving()
         self._watched().mark("idle")
 
@@ -275,7 +275,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Record the class of the exception that ends the fit."""
+        """Record the exception that ends the fit; count a data error if a loader raised it."""
         monitor = self._leave(trainer)
         if monitor is None:
             return
@@ -286,7 +286,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """End the fit and its monitoring."""
+        """End the fit, and finish its monitor unless the monitor was passed in."""
         self._end_saving()
         monitor = self._leave(trainer)
         if monitor is not None and self._is_own:
@@ -334,7 +334,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def _end_saving(self) -> None:
-        """Record that a checkpoint has been written, if a checkpoint was being saved."""
+        """Record that the checkpoint has been written if Lightning was saving a checkpoint."""
         if self.monitor is not None and self._is_saving:
             self._is_saving = False
             self.monitor.checkpoint_saved()
@@ -343,7 +343,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
 
 def _known(number: float | None) -> int | None:
-    """Return a limit set in Lightning; None for -1 and infinity, which mean unlimited."""
+    """Return a limit from Lightning; None if the limit is None, -1, 0 or infinite."""
     return int(number) if number is not None and 0 < number < math.inf else None
 
 
@@ -353,7 +353,7 @@ def _count_epoch_steps(trainer: Trainer) -> int | None:
 
 
 def _choose_gpus(trainer: Trainer) -> list[int] | None:
-    """Return the numbers of the GPUs to sample; None for all GPUs if the Trainer uses no GPU."""
+    """Return the indices of the GPUs to sample; None (all GPUs) if the Trainer uses no GPU."""
     device = trainer.strategy.root_device
     if device.type != "cuda":
         return None

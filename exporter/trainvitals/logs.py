@@ -97,8 +97,8 @@ def setup_logger(
     """Return a logger that writes to standard output and optionally to a file.
 
     Lines have the form `2025-10-07 10:00:00 - training - INFO - Training started`, in local time. A
-    second call with the same name sets the level and adds only the missing handlers, so that no
-    line is written twice.
+    second call with the same name sets the level and adds only missing handlers, so that each line
+    is written once.
 
     Args:
         name: The name of the logger, which is passed to `logging.getLogger`.

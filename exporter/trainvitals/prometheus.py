@@ -5,8 +5,8 @@
 
     REGISTRY.register(MachineCollector())
 
-`prometheus_client` exports metrics of this process under the names `process_*`; therefore the
-collector `process` is disabled unless the caller passes a machine that includes this collector.
+`prometheus_client` itself exports metrics of this process under the names `process_*`. Therefore
+the collector `process` is disabled unless the caller passes a machine that includes this collector.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class MachineCollector(Collector):
 
     Args:
         machine: The machine to read; by default, this machine without the collector `process`.
-        deadline_seconds: The timeout of one collection; values that arrive after this timeout are
-            missing.
+        deadline_seconds: The timeout of one collection in seconds; collectors that do not respond
+            before this timeout have no metrics.
     """
 
     def __init__(

@@ -51,8 +51,8 @@ def retry_with_backoff(
     Args:
         max_retries: The maximum number of calls, including the first; if 0, the function is not
             called and the result is None.
-        base_delay: The base of the delays, in seconds: the delay before the second call is
-            `base_delay * exponential_base`, plus a random part of up to a tenth.
+        base_delay: The base of the delays, in seconds. The delay before the second call is
+            `base_delay * exponential_base`, plus a random part of up to a tenth of the delay.
         max_delay: The maximum delay without the random part, in seconds.
         exponential_base: The factor by which each delay is longer than the previous one.
     """
@@ -148,12 +148,12 @@ class CircuitBreaker:
 
     @property
     def failure_count(self) -> int:
-        """The number of consecutive failures; this name is usual for circuit breakers."""
+        """The number of consecutive failures, under the usual name for circuit breakers."""
         return self.failures
 
     @property
     def wait_seconds(self) -> float:
-        """The seconds until a call is allowed, rounded up; 0 if a call is allowed now."""
+        """The number of seconds until a call is allowed, rounded up; 0 if a call is allowed now."""
         is_open = self.state is CircuitState.OPEN
         return max(0.0, self._counter.open_remaining) if is_open else 0.0
 

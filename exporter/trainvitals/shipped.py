@@ -1,7 +1,7 @@
 """Paths of the files shipped with the package: rules, dashboards, runbooks and Compose files.
 
-In a wheel these files are in `trainvitals/stack/files`; in a checkout they are at the root of the
-repository.
+A wheel contains these files in `trainvitals/stack/files`. A checkout contains the files at the root
+of the repository.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent
 
 
 def find_shipped(name: str, package: Path = PACKAGE) -> Path:
-    """Return the path of a shipped file or directory, in the package or otherwise in the checkout.
+    """Return the path of a shipped file or directory, in the package or else in the checkout.
 
     Args:
         name: The path relative to the root of the repository, such as `prometheus` or

@@ -1,4 +1,4 @@
-"""Formats amounts, shares, durations and times; each quantity has one format in all output.
+"""Formats quantities, durations and times; each quantity has the same format in all output.
 
 ============== ============================ ========================================================
 quantity       format                       rule
@@ -19,8 +19,8 @@ minute, date   `2026-11-21 03:12`           in the time zone of the report
 stamp          `20261121T021207Z`           in file names
 ============== ============================ ========================================================
 
-Unknown amounts are written as `-`, the constant `UNKNOWN`. This module imports only the standard
-library, because the training client and every command import this module.
+An unknown amount is written as `-`, the constant `UNKNOWN`. This module imports nothing outside the
+standard library and this package, because the training client and every command import it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def format_bytes(size_bytes: float | None) -> str:
 def format_bytes_of(used_bytes: float | None, total_bytes: float | None) -> str:
     """Return a used and a total amount, in the unit of the total: `66.0 / 79.6 GiB`.
 
-    If the used amount is unknown, the result is `- / 79.6 GiB`; if the total is unknown, the result
+    If the used amount is unknown, the result is `- / 79.6 GiB`. If the total is unknown, the result
     contains only the used amount.
     """
     if not _is_finite(total_bytes) or total_bytes <= 0:
@@ -82,7 +82,7 @@ def format_byte_rate(bytes_per_second: float | None) -> str:
 
 
 def format_percent(ratio: float | None) -> str:
-    """Return a ratio (0 to 1) as a percentage: `97%`; below 1 % with one decimal: `0.4%`."""
+    """Return a ratio (0 to 1) as a percentage: `97%`, or below 1 %, with one decimal, `0.4%`."""
     if not _is_finite(ratio):
         return UNKNOWN
     percent = 100 * ratio
@@ -111,8 +111,8 @@ def format_power(watts: float | None) -> str:
 def format_duration(seconds: float | None) -> str:
     """Return a duration as text: `12ms`, `3.2s`, `45s`, `12m 5s`, `2h 4m`, `3d 2h`.
 
-    The result is `0s` for a duration below half a millisecond, and for a negative duration, which
-    results from a change of the system clock.
+    The result is `0s` for a duration below half a millisecond. It is also `0s` for a negative
+    duration, which occurs after a change of the system clock.
     """
     if not _is_finite(seconds):
         return UNKNOWN
@@ -202,7 +202,7 @@ def format_clock(
 
     Args:
         time: Seconds since 1970.
-        near: A time whose date is known to the reader; None to omit the date in any case.
+        near: A time whose date the reader knows; None to omit the date in any case.
         zone: The time zone; None for the machine's time zone.
         is_exact: Whether to add milliseconds, which show the order of events: `03:12:07.250`.
     """

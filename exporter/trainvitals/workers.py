@@ -1,17 +1,17 @@
 """A pool of worker threads for tasks that may hang.
 
 A driver call, or a `statvfs` on an unresponsive mount, cannot be cancelled. Therefore a pool of
-reusable threads runs such tasks. A thread whose task hangs is unavailable until the task returns;
-meanwhile, the same task is not started a second time.
+reusable threads runs such tasks. A thread whose task hangs is unavailable until the task returns.
+Meanwhile, the same task is not started a second time.
 
 Fast tasks are run by few workers: the first worker runs one task after another. If the tasks take
-longer than `HELP_AFTER_SECONDS`, another worker is woken; the number of woken workers then doubles
+longer than `HELP_AFTER_SECONDS`, another worker is woken. The number of woken workers then doubles
 each time, up to one worker per task. Therefore a slow task delays the tasks behind it only briefly,
-and fast tasks cause neither thread switches nor additional threads. To avoid thread switches,
-outcomes are also collected: the waiting thread is woken when a worker runs out of tasks, and checks
-periodically while workers still have tasks.
+and fast tasks cause neither thread switches nor additional threads. Outcomes are also collected in
+a queue, which avoids thread switches: the waiting thread is woken when a worker has no more tasks,
+and checks the queue periodically while workers still have tasks.
 
-The threads of a burst end again: whenever a worker has been idle without interruption for
+Additional threads end later: whenever at least one worker has been idle at every moment of the past
 `SPARE_AFTER_SECONDS`, one thread ends.
 """
 
@@ -37,8 +37,8 @@ Result = TypeVar("Result")
 class Outcome(Generic[Result]):
     """The outcome of a task.
 
-    This class is written without `dataclasses`, as are all classes that the driver readers'
-    processes import: importing `dataclasses` would cost each process 1.3 MiB.
+    Like all classes that the driver readers' processes import, this class does not use
+    `dataclasses`, because the import would cost each process 1.3 MiB.
 
     Attributes:
         key: The key of the task.
@@ -92,13 +92,14 @@ def attempt(key: str, task: Callable[[], Result]) -> Outcome[Result]:
 def attempt_without_faulty(
     task: Callable[[Sequence[Item]], Result], items: Sequence[Item]
 ) -> tuple[Result, list[tuple[Item, Exception]]]:
-    """Run a task on several items, omitting the items on which the task fails individually.
+    """Run a task on several items, and omit each item that makes the task fail on its own.
 
     Returns:
         The return value of the task, and each omitted item with its error.
 
     Raises:
-        Exception: The task failed on all items together but on no individual item.
+        Exception: The task failed on all items together but on no individual item, or failed on the
+            remaining items.
     """
     whole = attempt("all", partial(task, items))
     if whole.error is None:
@@ -126,7 +127,7 @@ class WorkerPool:
     Args:
         name: The prefix of the thread names.
         limit: The maximum number of threads.
-        clock: A function that returns the time in seconds, by which spare threads end.
+        clock: A function that returns the time in seconds, which decides when spare threads end.
     """
 
     def __init__(
@@ -262,7 +263,7 @@ class WorkerPool:
                 self._do(job)
 
     def _has_more(self) -> bool:
-        """Return whether a task is left in the backlog; if not, this worker is idle or spare."""
+        """Return whether the backlog contains a task; if not, the worker becomes idle or spare."""
         with self._lock:
             if self._backlog:
                 return True

@@ -61,7 +61,7 @@ def load_yaml(path: Path, *, flag: str) -> object:
 
 
 def parse_yaml(text: str) -> object:
-    """Parse a YAML text of another program; the text must contain a single document.
+    """Parse a YAML text that another program wrote; the text must contain a single document.
 
     Raises:
         ValueError: The text is not YAML, is nested too deeply, or contains a key twice in one
@@ -123,7 +123,7 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
 
 class Section:
-    """A mapping in a YAML file, from which known keys are taken; all other keys are unknown.
+    """A mapping in a YAML file, from which known keys are taken; all other keys are errors.
 
     Args:
         where: The path of the file and the parent keys, for error messages.

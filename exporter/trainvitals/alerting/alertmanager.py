@@ -25,8 +25,8 @@ from trainvitals.sources.external_program import Version, parse_version
 from trainvitals.sources.http_client import TooLargeError, build_opener, read_bounded
 from trainvitals.units import format_bytes
 
-# The suffix of a file that is incomplete or has not been checked by amtool yet; the file's name
-# begins with a dot.
+# The suffix of a temporary file, which is incomplete or has not been checked by amtool yet. The
+# name of such a file begins with a dot.
 PARTIAL = ".partial"
 _PROGRAM_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
@@ -60,7 +60,7 @@ def check_configuration(path: Path, *, amtool: Path) -> None:
 
 
 class ShownAlert(TypedDict):
-    """The fields of an alert in Alertmanager's API that this package uses."""
+    """The fields that this package reads from an alert in Alertmanager's API."""
 
     labels: dict[str, str]
     receivers: list[dict[str, str]]
@@ -118,7 +118,7 @@ class Alertmanager:
         return tuple(cast("list[ShownAlert]", self._decode(page)))
 
     def list_integrations(self) -> dict[str, tuple[str, ...]]:
-        """Return each receiver's integration names, such as `slack`, one for each address."""
+        """Return the integration names of each receiver, such as `slack`, once for each address."""
         try:
             config = yaml.safe_load(self._read_status()["config"]["original"])
             return {

@@ -2,11 +2,11 @@
 
 Each class completely defines a channel: the variables in `.env`, which of these variables are
 secret, which Alertmanager versions support the channel, and the names in Alertmanager's
-configuration. A `DirectChannel` also defines how a message is sent without Alertmanager. To add a
+configuration. A `DirectChannel` also defines how to send a message without Alertmanager. To add a
 channel, write a class, add the class to `CHANNELS`, and document the variables in `.env.example`
 and docs/alerting.md.
 
-Each variable is a field of the class (see the module `variables`): a variable is secret if the
+Each variable is a field of the class (see the module `variables`). A variable is secret if the
 field is excluded from `repr`, and required if the field has no default. If no channel is
 configured, the error message suggests the first variable of each channel.
 """
@@ -38,7 +38,7 @@ from trainvitals.alerting.variables import (
 )
 from trainvitals.sources.external_program import Version
 
-# A part of Alertmanager's configuration, in the form of parsed YAML.
+# A part of Alertmanager's configuration as parsed YAML.
 Block = dict[str, object]
 
 _TITLE = '{{ template "trainvitals.title" . }}'
@@ -65,8 +65,8 @@ class Channel(ABC):
 
     Attributes:
         title: The display name of the channel.
-        integrations: The channel's integration names in Alertmanager, each with the first
-            Alertmanager version that supports the name.
+        integrations: The channel's integration names in Alertmanager, and the first Alertmanager
+            version that supports each name.
         takes_warnings: Whether the channel receives warnings as well as critical alerts.
     """
 
@@ -81,7 +81,7 @@ class Channel(ABC):
 
 @dataclass(frozen=True, slots=True)
 class DirectChannel(Channel):
-    """A channel that can be used without Alertmanager."""
+    """A channel to which messages can be sent without Alertmanager."""
 
     @abstractmethod
     def send(self, message: Message, timeout_seconds: float) -> None:
@@ -149,7 +149,7 @@ class Discord(DirectChannel):
 
 @dataclass(frozen=True, slots=True)
 class Teams(Channel):
-    """A Microsoft Teams channel, reached through the URL of a workflow or an older connector."""
+    """A Microsoft Teams channel, reached through the URL of a workflow or a legacy connector."""
 
     title = "Teams"
     integrations = (("msteams", (0, 26)), ("msteamsv2", (0, 28)))
@@ -248,7 +248,7 @@ class Telegram(Channel):
 
 @dataclass(frozen=True, slots=True)
 class Email(DirectChannel):
-    """E-mail to one or more addresses; if no user name is set, no authentication is used."""
+    """E-mail to one or more addresses, without authentication if no user name is set."""
 
     title = "e-mail"
     integrations = (("email", (0, 0)),)
@@ -296,7 +296,7 @@ class Email(DirectChannel):
 
 @dataclass(frozen=True, slots=True)
 class Webhook(DirectChannel):
-    """A service that accepts the JSON of Alertmanager's webhooks."""
+    """A service that accepts the JSON format of Alertmanager's webhooks."""
 
     title = "webhook"
     integrations = (("webhook", (0, 0)),)

@@ -58,18 +58,17 @@ def write_configuration(
     report: Report = lambda _: None,
     check: Callable[[Path], None] = lambda _: None,
 ) -> Rendered:
-    """Write Alertmanager's configuration and templates: either all of the files, or none.
+    """Write all files of Alertmanager's configuration and templates, or none of them on an error.
 
     A manually edited file is not overwritten. If ALERTMANAGER_CONFIG is set, the file at this path
     is used and nothing is written.
 
     Args:
         variables: The variables in the environment and in `.env`.
-        directory: The directory in which the files are written; only its owner can access the
-            directory.
+        directory: The directory for the files, which only the directory's owner can access.
         shipped: The path of the shipped directory `alertmanager`.
-        links: The links in notifications that apply if GRAFANA_URL and RUNBOOK_URL are not set;
-            None for links with the default ports.
+        links: The links in notifications if GRAFANA_URL and RUNBOOK_URL are not set; None for links
+            with the default ports.
         version: The version of Alertmanager that will read the file; None for the oldest supported
             version.
         report: Called with each warning as one line.

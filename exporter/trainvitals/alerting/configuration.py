@@ -88,7 +88,7 @@ def render(receivers: Receivers, *, base: Path, version: Version | None = None) 
 
 
 def _make_blocks(channels: Sequence[Channel], version: Version, receiver: str) -> Block:
-    """Return the configuration of a receiver's integrations, such as `slack_configs`."""
+    """Return the integration sections of a receiver's configuration, such as `slack_configs`."""
     return {
         f"{_choose_integration(channel, version)}_configs": [channel.make_block(version)]
         for channel in choose_channels(channels, version, receiver)

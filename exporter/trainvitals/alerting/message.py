@@ -1,4 +1,4 @@
-"""Defines notifications, and formats a notification as the payload of each channel.
+"""Defines notifications, and formats them as the payloads of the channels.
 
 - Slack: `text` in Slack's mark-up, in which only `&`, `<` and `>` have a special meaning; at most
   40000 characters.
@@ -6,8 +6,8 @@
   characters, and at most 25 fields whose names have at most 256 characters and whose values have at
   most 1024; at most 6000 characters in total. `allowed_mentions` prevents names in the text from
   notifying users.
-- Webhook: version 4 of Alertmanager's JSON with one alert, because services at WEBHOOK_URL expect
-  this format.
+- Webhook: version 4 of Alertmanager's JSON format with one alert, because services at WEBHOOK_URL
+  expect this format.
 - E-mail: plain text, and also HTML if the message contains HTML.
 """
 
@@ -29,7 +29,7 @@ Severity = Literal["critical", "warning", "info"]
 _SIGNS = {"critical": "🔴", "warning": "🟠", "info": "🔵"}
 _COLORS = {"critical": 0xD92D20, "warning": 0xF79009, "info": 0x2E90FA}
 _OVER_SIGN, _OVER_COLOR = "🟢", 0x12B76A
-_SLACK_TEXT = 12_000  # enough for readers, and below the length at which Slack truncates a text
+_SLACK_TEXT = 12_000  # shorter than the length at which Slack truncates a text
 _DISCORD_TITLE, _DISCORD_TEXT, _DISCORD_FIELDS = 256, 4096, 10
 _DISCORD_NAME, _DISCORD_VALUE = 40, 100
 _MAIL_SUBJECT = 200

@@ -1,4 +1,4 @@
-"""Sends notifications without an Alertmanager: through Slack, Discord, e-mail and webhooks.
+"""Sends notifications through Slack, Discord, e-mail and webhooks, without Alertmanager.
 
     Notifier                for a process that must not block: one queue and thread per channel,
                             with retries, a circuit breaker and a rate limit
@@ -35,8 +35,8 @@ __all__ = ["Discord", "Email", "Notifier", "Outcome", "Slack", "Webhook", "deliv
 
 _log = logging.getLogger("trainvitals")
 _MOST_QUEUED = 100
-# The modules that are needed for sending are imported here and not in the threads: a fork during an
-# import would leave the child process with an import lock that no thread releases.
+# The modules for sending are imported here and not in the threads. A fork during an import would
+# leave the child process with an import lock that no thread releases.
 _NEEDED_LATER = ("tenacity", "encodings.idna", "ssl")
 
 
@@ -55,8 +55,8 @@ class Notifier:
         failure_threshold: The number of consecutive failures that pause a channel.
         breaker_seconds: The duration of a channel's pause in seconds.
         flush_seconds: The maximum delay of the interpreter's exit, in seconds.
-        report: Called on another thread with one line without secrets when a channel begins to fail
-            or recovers; None to log the line.
+        report: Called when a channel begins to fail or recovers, on another thread and with one
+            line that contains no secrets; None to log the line.
 
     Raises:
         RuntimeError: No thread can be started.
@@ -164,7 +164,7 @@ class _ChannelQueue:
     def put(self, message: Message) -> None:
         """Queue a message.
 
-        A full queue drops the message, and the next message reports the loss.
+        If the queue is full, the message is dropped, and the next message reports the loss.
         """
         if self._queue.qsize() < _MOST_QUEUED:
             self._queue.put(message)
@@ -172,7 +172,7 @@ class _ChannelQueue:
             self._dropped += 1
 
     def close(self) -> None:
-        """Stop accepting messages; the thread tries to send queued messages once and then ends."""
+        """Stop accepting messages; the thread tries once to send the queued messages, and exits."""
         self._is_closing = True
         self._wake.put(None)
         self._queue.put(None)
@@ -206,7 +206,7 @@ class _ChannelQueue:
             self._dropped_counted = dropped
 
     def _find_wait(self) -> float | None:
-        """Return the maximum wait for a new message, in seconds; None for an unlimited wait."""
+        """Return the longest time to wait for a new message, in seconds; None for no limit."""
         wait = self._limiter.wait_seconds
         return None if wait is None else max(wait, self._breaker.wait_seconds)
 
@@ -258,8 +258,8 @@ class Outcome:
 
     Attributes:
         channel: The channel's title, such as `Slack`.
-        reason: The reason why the message was not delivered, without secrets and followed by the
-            remedy if a remedy is known; None if the message was delivered.
+        reason: The reason why the message was not delivered, without secrets; None if the message
+            was delivered. If a remedy is known, the text ends with the remedy.
     """
 
     channel: str

@@ -7,7 +7,7 @@
 - **Rate limit.** A token bucket contains at most `burst` tokens, and one token is added every
   `refill_seconds`; each sent message takes one token. With the last token, all waiting messages are
   sent as a single message.
-- No message is dropped silently: the next message states how many messages were lost.
+- **Losses.** If messages are dropped, the next message states how many were lost.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class _Known:
-    """The last message sent with a key, the end of the key's wait, and the waiting messages."""
+    """The state of a key: the last message sent, the end of the wait, and the waiting messages."""
 
     sent: Message
     until: float
@@ -90,7 +90,7 @@ class _Known:
 
 
 class RateLimiter:
-    """Decides which messages are sent now, are sent later, or are merged into one message.
+    """Decides whether messages are sent now, sent later, or merged into one message.
 
     Args:
         limit: The limits of the channel.
@@ -127,7 +127,7 @@ class RateLimiter:
         self._lost += number
 
     def put_back(self, message: Message) -> None:
-        """Put a message whose delivery failed back at the front of the queue."""
+        """Return a message to the front of the queue after its delivery failed."""
         self._ready.appendleft((self._clock(), message))
         self._drop_excess()
 
@@ -140,7 +140,7 @@ class RateLimiter:
         return self._next(now, everything=self._bucket.is_low)
 
     def take_rest(self) -> Message | None:
-        """Return all waiting messages as one, regardless of the limit; None if no message waits."""
+        """Merge all waiting messages despite the rate limit; return None if no message waits."""
         now = self._clock()
         for known in self._known.values():
             self._release(known, now)
@@ -156,7 +156,7 @@ class RateLimiter:
         return max(0.0, min(dues) - now) if dues else None
 
     def _release_due(self, now: float) -> None:
-        """Queue the messages whose wait has ended, and remove the keys without new messages."""
+        """Queue the messages that have waited long enough, and remove keys without new messages."""
         for key, known in list(self._known.items()):
             if now < known.until:
                 continue

@@ -1,8 +1,8 @@
-"""Reads the alert receivers, the default ones and those of teams, from the variables in `.env`.
+"""Reads the default alert receivers and the teams' receivers from the variables in `.env`.
 
 The channels' variables are defined in `channels`. `TEAM_VISION_SLACK_WEBHOOK_URL` sets the Slack
-channel of the team whose alerts have the label `team="vision"`; the other variables accept the same
-prefix. A team can share the bot or the mail server of the default channels by setting only its own
+channel for the alerts with the label `team="vision"`; the other variables accept the same prefix. A
+team can share the bot or the mail server of the default channels by setting only its own
 TELEGRAM_CHAT_ID or SMTP_TO. DEADMAN_URL sets the dead man's switch, which all teams share. With
 NOTIFY_INFO=1, the channels for warnings also receive alerts with severity info.
 """
@@ -87,7 +87,7 @@ def read_receivers(variables: Mapping[str, str]) -> Receivers:
 
 
 def _is_almost_team(name: str) -> bool:
-    """Return whether a name resembles a team variable but has a wrong ending or wrong case."""
+    """Return whether a name resembles a team variable, even with a wrong ending or wrong case."""
     rest = name.removeprefix("TEAM_")
     inner = rest[1:-1]  # at least one letter must precede and follow the match
     return rest != name and any(f"_{word}_" in inner for word in _FIRST_WORDS)
@@ -158,11 +158,11 @@ class Destinations:
     """The channels to which alerts of each severity and team are sent.
 
     Attributes:
-        by_severity: The destinations for each severity: the default channels first, then each
-            team's channels.
+        by_severity: The destinations for each severity. The default channels come first and are
+            followed by each team's channels.
         has_deadman: Whether a dead man's switch is set.
         written_by_hand: The path of the manually edited configuration file that defines the
-            channels instead; None if the channels are defined in `.env`.
+            channels; None if the channels are defined in `.env`.
     """
 
     by_severity: tuple[Destination, ...] = ()

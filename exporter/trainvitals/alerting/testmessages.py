@@ -67,7 +67,8 @@ def send_test_messages(
 ) -> tuple[Delivery, ...]:
     """Send a test alert of each severity that has channels, and wait for the results.
 
-    Each alert is resolved afterwards, so that the notification about the resolution is also sent.
+    Each alert is resolved after the test, so that Alertmanager also sends the notification about
+    the resolution.
 
     Args:
         alertmanager: The running Alertmanager.
@@ -77,7 +78,7 @@ def send_test_messages(
         log: The path of Alertmanager's log, which contains the reasons for failures; None if the
             path is unknown.
         timeout_seconds: The timeout for each severity, in seconds.
-        report: Called with each result as soon as it is known.
+        report: Called with each result as soon as the result is known.
 
     Raises:
         StackError: Alertmanager does not respond.
@@ -131,7 +132,7 @@ class _Trial:
             self._alertmanager.post([self._make_alert(started, ended=time.time())])
 
     def _find_place(self, integration: str) -> int:
-        """Return an integration's position in the destination's list of channels."""
+        """Return an integration's position among the destination's channels, for sorting."""
         channels = self._destination.channels
         name = _name(integration)
         return channels.index(name) if name in channels else len(channels)
@@ -209,7 +210,7 @@ class _Trial:
         return None if reasons else _SEE_LOG
 
     def _wait_for_reasons(self, log: Path, integration: str) -> list[tuple[str, str]]:
-        """Wait for the failures in Alertmanager's log, which are logged after the last attempt."""
+        """Wait until Alertmanager logs failures; return their receivers and reasons."""
 
         def read() -> list[tuple[str, str]]:
             failures = _read_failures(log, self._log_start)
@@ -236,7 +237,7 @@ def _poll(read: Callable[[], Value], is_done: Callable[[Value], bool], deadline:
 
 
 def _read_failures(log: Path, start: int) -> Iterator[tuple[str, str, str]]:
-    """Yield the receiver, integration and reason of each failure in a log after an offset."""
+    """Yield the receiver, integration and reason of each failure after an offset in a log."""
     try:
         with log.open("rb") as file:
             file.seek(start)

@@ -41,8 +41,8 @@ _MOST_ANSWER_BYTES = 2000
 _MOST_ANSWER = 120
 _SHORTEST_SECRET = 8
 _TLS_PORT = 465
-# Without a local name, smtplib calls socket.getfqdn(), whose reverse lookup may block for a minute
-# if there is no name server.
+# Without a local name, smtplib calls socket.getfqdn(). Its reverse lookup may block for a minute if
+# there is no name server.
 _LOCAL_NAME = "localhost"
 _FIRST_PERMANENT = 500
 

@@ -1,8 +1,8 @@
 """Reads and validates settings from environment variables.
 
-A group of variables is a dataclass: the metadata of each field, created by `from_variable`,
-contains the variable's name and parser. A field without a default is required; a field whose
-default is None is optional, but if its variable is set, the required variables must be set, too.
+A group of variables is a dataclass. The metadata of each field, created by `from_variable`,
+contains the variable's name and parser. A field without a default is required. A field with the
+default None is optional, but if its variable is set, the required variables must also be set.
 
 An error message names the variable and the expected format, but never quotes the value, which may
 be secret.
@@ -40,8 +40,8 @@ class Variable:
     Attributes:
         name: The name of the variable without the prefix.
         parse: Returns the field's value, or raises ValueError with the reason.
-        is_address: Whether a team that sets only this variable of a group shares the default
-            channel's other variables.
+        is_address: Whether a team can set only this variable of a group, and share the other
+            variables with the default channel.
         needs: The name of an optional variable that must also be set; None if no other variable is
             necessary.
     """

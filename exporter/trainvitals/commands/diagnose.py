@@ -199,7 +199,7 @@ def _read_files(options: argparse.Namespace) -> Evidence:
 
 
 def _is_file(name: str) -> bool:
-    """Return whether an argument denotes a file; a plain word denotes a container or a run."""
+    """Return whether an argument names a file; a plain word names a container or a run."""
     return name == "-" or "/" in name or ("." in name and Path(name).is_file())
 
 

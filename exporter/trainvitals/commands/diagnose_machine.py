@@ -1,4 +1,4 @@
-"""Find what `trainvitals diagnose` explains on this machine; see `diagnose`."""
+"""Finds the runs, containers and processes that `trainvitals diagnose` explains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _EVER_SECONDS = 10 * 365 * 86_400.0
 
 
 def take_survey(options: argparse.Namespace, since_seconds: float) -> Survey:
-    """Return what this machine has, with the kernel log of `--kernel-log` if there is one."""
+    """Return the machine's evidence, with the kernel log in the file of `--kernel-log` if set."""
     survey = survey_machine(
         engine=options.engine,
         journal=options.journal,
@@ -62,7 +62,7 @@ def _replace_kernel_log(survey: Survey, path: Path) -> Survey:
 def find_named(
     survey: Survey, options: argparse.Namespace, since_seconds: float
 ) -> Diagnosis | None:
-    """Return the diagnosis of a container or a run; None if none has the name."""
+    """Return the diagnosis of the named container or run; None if the name is unknown."""
     known = find_container(survey, options.name)
     if known is not None:
         return diagnosis.diagnose_container(survey, known, since_seconds=since_seconds)
@@ -78,7 +78,7 @@ def find_named(
 
 
 def refuse_name(survey: Survey, options: argparse.Namespace) -> ConfigurationError:
-    """Return the error for a name that neither a container, a run nor a file has."""
+    """Return the error for a name that denotes no container, run or file."""
     runs = read_run_history(options.run_dir, users=read_users()).runs
     names = suggest_names(survey, options.name, [run.name for run in runs])
     known_names = f"known: {names}" if names else "none is known on this machine"
@@ -89,14 +89,14 @@ def refuse_name(survey: Survey, options: argparse.Namespace) -> ConfigurationErr
 
 
 def _suggest_files(name: str) -> str:
-    """Return the similarly named files in the working directory as text for a message."""
+    """Return text that lists the files in the working directory with similar names."""
     here = sorted(each.name for each in Path().iterdir() if each.is_file())
     near = difflib.get_close_matches(name, here, _MOST_FILES, _SIMILAR)
     return f"; files here: {join_names(near, most=_MOST_FILES)}" if near else ""
 
 
 def find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
-    """Return the diagnosis of the process, or of the run or the container that it belongs to.
+    """Return the diagnosis of a process, or of the run or container of the process.
 
     Raises:
         ConfigurationError: There is no evidence of the process.
@@ -122,8 +122,10 @@ def find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
 def find_last(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
     """Return the diagnosis of the container or run that last failed.
 
+    If there is no such diagnosis, the diagnosis of the last OOM kill is returned.
+
     Raises:
-        ConfigurationError: Nothing is known to have ended.
+        ConfigurationError: No container, run or killed process is known to have ended.
     """
     runs, launches = _read_history(options.run_dir)
     found = diagnosis.diagnose_last(
@@ -150,10 +152,10 @@ def _read_history(directory: Path) -> tuple[tuple[Run, ...], tuple[Launch, ...]]
 
 
 def list_deaths(survey: Survey, options: argparse.Namespace, since_seconds: float) -> int:
-    """Print one line for each death; return the exit code.
+    """Print one line for each death, and return the exit code.
 
     Raises:
-        ConfigurationError: Nothing is known to have ended, and a source could not be read.
+        ConfigurationError: No death is known, and the container engine could not be read.
     """
     runs, launches = _read_history(options.run_dir)
     deaths = diagnosis.list_deaths(survey, runs, launches, since_seconds=since_seconds)
@@ -189,7 +191,7 @@ def _say_kills(kills: Sequence[OomKill], survey: Survey, since_seconds: float) -
 
 
 def _describe_missing(survey: Survey, *, needs_kernel: bool = False) -> str:
-    """Return why the engine or the kernel log could not be read; "" if both could be read."""
+    """Return why the engine, or the kernel log if needed, could not be read; otherwise ""."""
     if survey.client is not None and not (needs_kernel and survey.kernel is None):
         return ""
     gaps = [gap for gap in survey.gaps if gap.what == "the engine" or needs_kernel]

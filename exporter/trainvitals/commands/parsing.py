@@ -34,7 +34,7 @@ def add_engine(parser: Parser, default: str = "$DOCKER_HOST, or the socket that 
 
     Args:
         parser: The command's parser.
-        default: The description of the engine that is used without the flag, for the help text.
+        default: The description of the default engine in the help text.
     """
     _add_with_alias(
         parser,
@@ -127,12 +127,12 @@ def add_state_dir(parser: Parser) -> None:
 
 
 def choose_report(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return a function that prints progress lines, or prints nothing if `--json` is set."""
+    """Return a function that prints progress lines; with `--json`, the function prints nothing."""
     return (lambda _: None) if options.json else say
 
 
 def warn(text: str) -> None:
-    """Print a line to standard error without the control characters of quoted files."""
+    """Print a text to standard error, without control characters from quoted files."""
     from trainvitals.foreign_text import clean_lines  # noqa: PLC0415 - not needed for the help
 
     print(f"trainvitals: {clean_lines(text)}", file=sys.stderr)
@@ -150,8 +150,8 @@ def say(text: str) -> None:
         except UnicodeEncodeError:  # The terminal's encoding is ASCII.
             print(text.encode("ascii", "replace").decode(), flush=True)
     except OSError as error:
-        # The text stays in the buffer, and the interpreter flushes it again at exit: that would
-        # also fail, with the exit code 120.
+        # The text stays in the buffer, and the interpreter flushes the buffer again at exit. This
+        # would also fail, with the exit code 120.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # A broken pipe is not an error: the reading process, such as head, has exited.
         if not isinstance(error, BrokenPipeError):

@@ -178,7 +178,7 @@ def _choose_format(options: argparse.Namespace) -> str:
 
 
 def _read(options: argparse.Namespace) -> Report:
-    """Read a stored report; reject flags that select the data of a new report."""
+    """Read a stored report, and reject flags that select the data of a new report."""
     from trainvitals.report import read_document  # noqa: PLC0415
 
     fixed = {

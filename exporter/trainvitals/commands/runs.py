@@ -115,7 +115,7 @@ def _summarize(found: Explanation) -> list[str]:
 
 
 def _describe_progress(step: int, values: Mapping[str, float]) -> str:
-    """Return the total of the steps and the part that was taken; empty if the total is unknown."""
+    """Return the number of steps of the run and the completed share; "" if it is unknown."""
     from trainvitals.units import format_percent  # noqa: PLC0415
 
     total = values.get("total_steps")

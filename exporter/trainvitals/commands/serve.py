@@ -257,9 +257,8 @@ def _serve(options: argparse.Namespace) -> int:
 
     set_up_logging(options.log_level, options.log_format)
     log = logging.getLogger(__name__)
-    # A collector's thread makes hundreds of short calls that release the interpreter lock; with the
-    # default switch interval of 5 ms, each call could wait that long for a thread that renders a
-    # page.
+    # A collector's thread makes hundreds of short calls that release the interpreter lock. With the
+    # default switch interval, each call could wait 5 ms for a thread that renders a page.
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     use_one_arena()
     machine_options = _read_machine_options(options)
@@ -287,10 +286,10 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _observe(roots: Roots, thresholds: Path | None) -> Observer:
-    """Return the observer of scrapes; the exporter calls this function after the first response.
+    """Return the observer of scrapes, collect garbage and trim the heap.
 
-    At this time, all modules for a scrape are loaded and no client waits, so that the function can
-    collect garbage and trim the heap.
+    The exporter calls this function after the first response, when all modules for a scrape are
+    loaded and no client waits.
     """
     import gc  # noqa: PLC0415
 

@@ -249,7 +249,7 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
 
 
 def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
-    """Return the output of `trainvitals top` as text."""
+    """Return the text that `trainvitals top` prints."""
     from trainvitals.views.machine.document import write_document  # noqa: PLC0415
     from trainvitals.views.terminal.frame import Source, write_all  # noqa: PLC0415
     from trainvitals.views.terminal.origin import LocalOrigin  # noqa: PLC0415
@@ -277,7 +277,7 @@ def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
 
 
 def _choose_width() -> int | None:
-    """Return the output width from $COLUMNS or the terminal; None for unlimited line length."""
+    """Return the output width from $COLUMNS or the terminal; None if lines have no limit."""
     columns = shutil.get_terminal_size((0, 0)).columns
     return max(_NARROWEST_COLUMNS, columns) if columns else None
 

@@ -91,7 +91,7 @@ def _describe_lost(lost: list[AcceleratorReading], count: int) -> Finding:
 
 
 def _list_visible(facts: Facts) -> list[AcceleratorReading]:
-    """Return the readings of the GPUs that a run started from this environment can see."""
+    """Return the readings of the GPUs that a run in this environment can use."""
     chosen = facts.machine.environ.get("CUDA_VISIBLE_DEVICES")
     read = facts.list_accelerators("gpu")
     if chosen is None:

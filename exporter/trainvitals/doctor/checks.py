@@ -1,7 +1,7 @@
 """Lists all checks of `trainvitals doctor`, and runs checks in parallel with a deadline.
 
-To add a check, write a function and a `Check` in the subject's module; `make docs` adds the check
-to docs/doctor.md.
+To add a check, write a function and a `Check` in the module of the check's subject. `make docs`
+then adds the check to docs/doctor.md.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class CheckRun:
     """The results of all checks.
 
     Attributes:
-        results: The results of the checks, the worst first; results with the same status are in the
-            order of `CHECKS`.
+        results: The results of the checks, sorted by status from the worst to the best; results
+            with the same status are in the order of `CHECKS`.
         seconds: The duration of all checks together, in seconds.
     """
 
@@ -84,17 +84,19 @@ class CheckRun:
 
     @property
     def status(self) -> Status:
-        """The worst status among the results of all checks."""
+        """The worst status of all results."""
         found = {result.finding.status for result in self.results}
         return next((status for status in _WORST_FIRST if status in found), "ok")
 
     def count(self, status: Status) -> int:
-        """Return the number of checks whose finding has a status."""
+        """Return the number of checks that resulted in the specified status."""
         return sum(result.finding.status == status for result in self.results)
 
 
 def choose_checks(names: Sequence[str], *, is_quick: bool = False) -> tuple[Check, ...]:
-    """Return the checks that names or subjects denote; without names, all or the quick checks.
+    """Return the checks with the specified names or subjects.
+
+    If no names are specified, return all checks, or only the quick ones if `is_quick` is True.
 
     Raises:
         ConfigurationError: A name denotes neither a check nor a subject.

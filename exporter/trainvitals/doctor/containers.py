@@ -53,7 +53,7 @@ def _check_containers(facts: Facts) -> Finding:
 
 
 def _list_running(listed: Sequence[Document]) -> Iterator[str]:
-    """Yield a line for each running container with the name, the status and the ports."""
+    """Yield one line with name, status and ports for each running container."""
     running = [each for each in listed if get_text(each, "State") == "running"]
     for each in running[:_MOST_LISTED]:
         ports = ", ".join(
@@ -66,7 +66,7 @@ def _list_running(listed: Sequence[Document]) -> Iterator[str]:
 
 
 def _describe_port(port: Document) -> str:
-    """Return a port as `docker ps` does: `0.0.0.0:80->80/tcp`, or `80/tcp` if not published."""
+    """Format a port like `docker ps`: `0.0.0.0:80->80/tcp`, or `80/tcp` if not published."""
     inside = f"{get_number(port, 'PrivatePort')}/{get_text(port, 'Type')}"
     outside = get_number(port, "PublicPort")
     if outside is None:

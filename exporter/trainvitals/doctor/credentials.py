@@ -46,12 +46,12 @@ class Issuer:
         base: The base URL of the issuer's API.
         base_variable: The environment variable that overrides the base URL, for example for a
             mirror.
-        path: The path of the API that returns the owner of a token.
+        path: The API path that returns the owner of a token.
         has_password: Whether the token is sent as the password for the user `api` instead of as a
             bearer token.
         body: The body of the POST request; if the body is empty, a GET request is sent.
-        find_name: Returns the token's owner from the response; an empty string if the token is not
-            accepted.
+        find_name: Returns the token's owner from the response, or an empty string if the issuer
+            does not accept the token.
         login: The shell command that creates a new token.
         offline: The environment variables that disable the use of the service.
     """
@@ -154,7 +154,7 @@ def _examine(issuer: Issuer, facts: Facts) -> Finding:
 
 
 def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
-    """Return the source and value of the token that the issuer's libraries use.
+    """Return where the issuer's libraries find the token, and the value of the token.
 
     The value is empty if no token is set.
     """

@@ -20,8 +20,8 @@ from trainvitals.foreign_numbers import read_digits
 # The oldest driver version for each major version of CUDA.
 OLDEST_DRIVERS = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
 _OLDEST_TORCH = (2, 6)
-# The last driver branch that supports GPUs older than Turing; this branch is new enough for every
-# CUDA version above.
+# The last driver branch that supports GPUs older than Turing. This branch is new enough for every
+# CUDA version listed above.
 _NEWER_DRIVER = "sudo apt-get install -y nvidia-driver-580-server && sudo reboot"
 _NVCC = re.compile(r"release (\d{1,9})\.(\d{1,9})")
 _NO_TORCH = "this Python has no PyTorch"
@@ -93,7 +93,7 @@ def _check_driver(facts: Facts) -> Finding:
 
 
 def _runs_programs_of(cuda: tuple[int, ...], driver: str, facts: Facts) -> bool | None:
-    """Return whether a driver runs programs built with a CUDA version; None if this is unknown."""
+    """Return whether a driver can run programs built with a CUDA version; None if unknown."""
     known, oldest = facts.settings().cuda, OLDEST_DRIVERS.get(cuda[0])
     if oldest is not None:
         return _parse(driver) >= oldest
@@ -165,7 +165,7 @@ def _is_of_nvidia(requirement: str) -> bool:
 
 
 def _find_foreign_cudnn(facts: Facts) -> str:
-    """Return a line about another cuDNN version that would be loaded instead of PyTorch's own."""
+    """Return a warning if a different cuDNN would be loaded instead of PyTorch's own; else ""."""
     own = next(
         (each for name, each in facts.distributions().items() if name.startswith("nvidia-cudnn-")),
         None,

@@ -18,15 +18,15 @@ from trainvitals.verdicts.host import judge_filesystem, judge_inodes, judge_spac
 from trainvitals.verdicts.trouble import drop_explained, sort_troubles
 
 _GIB = 1 << 30
-_LEAST_BYTES = 2 * _GIB  # the free space that checkpoints of unknown size need
-_KEPT = 2  # The checkpoint that is being written and the previous one.
+_LEAST_BYTES = 2 * _GIB  # the free space required if the size of checkpoints is unknown
+_KEPT = 2  # the checkpoint that is being written, and the previous checkpoint
 _TRIAL_BYTES = 4096
 
 
 def _find_folder(facts: Facts) -> Path:
     """Return the checkpoint directory, or the nearest existing parent directory."""
     folder = facts.options.checkpoints.expanduser().absolute()
-    # For the run, a directory without access permission does not exist either.
+    # A directory that the run has no permission to access counts as missing.
     while not os.path.exists(folder) and folder != folder.parent:  # noqa: PTH110 - never raises
         folder = folder.parent
     return folder

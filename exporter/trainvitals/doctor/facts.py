@@ -1,4 +1,4 @@
-"""The facts about a machine that checks use; each fact is read lazily and only once."""
+"""The facts about a machine that checks use; a fact is read on first use, and only once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Fact = TypeVar("Fact")
 
 
 class Once(Generic[Fact]):
-    """A thread-safe lazy value, which the first call reads while concurrent callers wait.
+    """A thread-safe lazy value: the first call reads the value while concurrent callers wait.
 
     Args:
         read: Returns the value; if this function raises an exception, every call raises the
@@ -81,11 +81,11 @@ class Facts:
     Attributes:
         options: The user's options for the checks.
         machine: The machine that is checked.
-        deadline: The time at which all checks must have finished, as `time.monotonic` returns it.
+        deadline: The time at which all checks must have finished, on the clock `time.monotonic`.
         pci: The accelerators on the PCI bus.
         accelerators: The accelerator readings, from the exporter's readers.
-        device_troubles: The accelerators' troubles, the worst first, evaluated as if the
-            accelerators were busy.
+        device_troubles: The accelerators' troubles, the worst first, judged as if all accelerators
+            were busy.
         settings: The NVIDIA GPU settings.
         filesystems: The file systems that contain data.
         memory: The state of the machine's memory.
@@ -139,7 +139,7 @@ class Facts:
 
     @property
     def is_in_container(self) -> bool:
-        """Whether this process is in a container, in which the machine is only partly visible."""
+        """Whether this process is in a container, where only part of the machine is visible."""
         root = self.machine.roots.rootfs
         markers = (root / ".dockerenv", root / "run/.containerenv")
         return any(marker.exists() for marker in markers) or (
@@ -172,7 +172,7 @@ class Facts:
 
 
 def gather(options: Options, machine: Machine, deadline: float) -> Facts:
-    """Return the facts about a machine, each of which is read on first use."""
+    """Return the facts about a machine; a fact is read when it is first used."""
     last_run = Once(partial(find_last_run, machine))
     interpreter = Once(partial(_inspect_python, options, machine, last_run))
     engine = Once(partial(_find_engine, options, machine))
@@ -204,7 +204,7 @@ def gather(options: Options, machine: Machine, deadline: float) -> Facts:
 def judge_devices(
     reading: AcceleratorsReading, thresholds: Thresholds, *, now: float
 ) -> tuple[Trouble, ...]:
-    """Return the accelerators' troubles, the worst first, evaluated as if all were busy.
+    """Return the accelerators' troubles, the worst first, judged as if all were busy.
 
     Accelerators are idle before a run, but need all of their PCIe lanes during the run.
     """

@@ -46,9 +46,8 @@ class Check:
         subject: The group to which the check belongs.
         reports: The check's description, which the list of checks contains.
         why: The reason why the check matters.
-        alerts: The alerts whose conditions the check evaluates. All other findings, including those
-            of checks without alerts, concern a run that is about to start and correspond to no
-            alert.
+        alerts: The alerts whose conditions the check evaluates. Other findings correspond to no
+            alert and concern a run that is about to start.
         run: Performs the check and returns the finding.
         is_quick: Whether the check is run with `--quick`.
         on_timeout: The check's status if it does not finish in time.

@@ -1,7 +1,7 @@
 """Checks whether the software for Gaudi cards is installed and belongs to one release.
 
-The first two numbers of the driver's version and of the packages' versions must be equal, for
-example 1.22 in the driver's `1.22.1-97ec1a4` and in the plugin's `1.22.0.740`.
+The first two numbers of the driver's version and the packages' versions must be equal. For example,
+driver `1.22.1-97ec1a4` and plugin `1.22.0.740` both belong to release 1.22.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _GIB = 1 << 30
 _MOST_NUMBER = (1 << 64) - 1  # the kernel's maximum
 _SHARED = "dev/shm"
 _LEAST_SHARED_BYTES, _GOOD_SHARED_BYTES = _GIB, 4 * _GIB
-_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # minimum without a problem, without a warning
+_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # problem below 1024, warning below 4096
 _LEAST_BYTES = 2 * _GIB
 _UNLIMITED = resource.RLIM_INFINITY
 _SWAPPED_RATIO, _FULL_RATIO = 0.25, 0.9
@@ -71,7 +71,7 @@ def _is_below(limit: int, bound: int) -> bool:
 
 
 def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tuple[str, str]:
-    """Return a command that raises a limit, if possible for this shell, and further advice."""
+    """Return a command that raises a limit, in this shell if possible, and further advice."""
     lasting = (
         f'echo "$USER - {name} {wanted}" | sudo tee -a /etc/security/limits.d/90-training.conf'
     )
@@ -141,7 +141,7 @@ def _check_processes(facts: Facts) -> Finding:
 
 
 def _find_pids_left(facts: Facts) -> int | None:
-    """Return the number of further processes that control groups allow; None if unlimited."""
+    """Return how many more processes the control groups allow; None if there is no limit."""
     base = facts.machine.roots.sysfs / "fs/cgroup"
     left = []
     for line in (read_small(facts.machine.roots.procfs / "self/cgroup") or "").splitlines():

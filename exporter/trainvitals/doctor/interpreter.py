@@ -1,4 +1,4 @@
-"""Examines the run's Python interpreter and the installed packages, without importing them."""
+"""Examines the run's Python interpreter and its packages, without importing the packages."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def choose_python(
 ) -> tuple[Path, str]:
     """Return the run's Python interpreter, and the reason for this choice.
 
-    An activated environment is used only if this command is not installed in it: otherwise the
-    environment may have been activated only for this command.
+    An activated environment is used only if this command is not installed in that environment.
+    Otherwise, the user may have activated the environment only for this command.
 
     Args:
-        wanted: The interpreter in `--python`. If None, the first available interpreter is used:
-            that of the activated environment, that of the run that was last seen, or that of this
+        wanted: The interpreter in `--python`. If None, the first available interpreter is used: the
+            interpreter of the activated environment, of the run that was last seen, or of this
             command.
         environ: The environment variables; only `VIRTUAL_ENV` and `CONDA_PREFIX` are used.
         find_run: Returns the run that was last seen.
@@ -134,7 +134,7 @@ def inspect_python(
 
 
 def list_distributions(paths: tuple[Path, ...]) -> dict[str, Distribution]:
-    """Return the installed packages by normalized name; among duplicates, the first on the path."""
+    """Return the installed packages by normalized name; the first duplicate on the path applies."""
     found: dict[str, Distribution] = {}
     for path in paths:
         for distribution in _list_folder(path):
@@ -163,7 +163,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
 
 
 def parse_metadata(text: str) -> Distribution | None:
-    """Parse the head of a `METADATA` or `PKG-INFO` file; None if a name or version is missing."""
+    """Parse a `METADATA` or `PKG-INFO` file; return None if the name or version is missing."""
     head, _, _ = text.partition("\n\n")
     values: dict[str, list[str]] = {}
     for line in head.splitlines():

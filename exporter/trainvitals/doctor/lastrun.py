@@ -1,6 +1,7 @@
 """Finds the training run that was last seen on this machine, and the run's interpreter.
 
-A run file contains no path, so that the run's interpreter is known only while the run is alive.
+A run file does not contain the path of the interpreter. Therefore the interpreter is known only
+while the run is alive.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class LastRun:
             client reported no framework.
         framework_version: The version of the framework, or of Python if the client reported no
             framework.
-        python: The interpreter of the run's process; None if the interpreter is unknown or must not
-            be run.
+        python: The interpreter of the run's process; None if the interpreter is unknown, or if it
+            must not be run.
         reason: The reason why `python` is None; empty if `python` is known.
     """
 
@@ -78,9 +79,9 @@ def _find_time(start: Start, history: RunHistory) -> float:
 
 
 def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
-    """Return the interpreter of a run's process and "", or None and the reason why it is unknown.
+    """Return a process's interpreter and "", or None and why the interpreter is not used.
 
-    Another user's interpreter is not run, because it could be any program.
+    The interpreter of another user is not used, because it could be any program.
     """
     pid = start.liveness.host_pid
     if start.ending is not None or pid is None:

@@ -43,7 +43,7 @@ def run_program(
 
 
 def name_user(user: int) -> str:
-    """Return the name of the user with a user ID, or `user ID` if there is no such user."""
+    """Return the name of the user with a user ID, or `user ID` if no user has this ID."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -88,7 +88,7 @@ class Machine:
 
     @property
     def run_directory(self) -> Path:
-        """The run directory that a run started here would use."""
+        """The run directory of a run that is started in this environment."""
         return Path(self.environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR)
 
 

@@ -34,7 +34,7 @@ class _Program(NamedTuple):
     Attributes:
         name: The name of the program in messages.
         path: The path of the page that identifies the program.
-        words: A text that the page contains.
+        words: Text that this page contains.
         variable: The environment variable that sets another port for the program.
     """
 
@@ -138,7 +138,7 @@ def _connect(address: Address, facts: Facts) -> None:
 
 
 def _gather(tasks: Mapping[str, Callable[[], object]], facts: Facts) -> dict[str, Outcome[object]]:
-    """Run tasks in parallel, so that a task without a response does not delay other tasks."""
+    """Run tasks in parallel, so that a task that receives no response does not delay the others."""
     pool = WorkerPool(name="network", limit=len(tasks))
     try:
         return pool.gather(tasks, min(_TIMEOUT_SECONDS + _GRACE_SECONDS, facts.seconds_left))
@@ -164,7 +164,7 @@ def _advise(reason: str) -> str:
 
 
 def list_listening(procfs: Path) -> dict[int, int]:
-    """Return the TCP ports on which a socket listens, and the user ID of each socket's owner."""
+    """Return the listening TCP ports, and the user ID of the owner of each socket."""
     found: dict[int, int] = {}
     for name in ("tcp", "tcp6"):
         try:

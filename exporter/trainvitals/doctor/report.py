@@ -43,7 +43,7 @@ def format_report(
         width: The number of columns in the terminal.
         has_colour: Whether to use colours in addition to words.
         is_plain: Whether to use only ASCII characters.
-        has_all: Whether to show why checks do not apply; otherwise only the names of these checks
+        has_all: Whether to show why checks do not apply; if False, only the names of these checks
             are shown.
     """
     width = min(max(width, _NARROWEST), _WIDEST)
@@ -129,7 +129,7 @@ def format_json(run: CheckRun) -> str:
 
 
 def format_list(checks: Sequence[Check]) -> str:
-    """Return a list of checks by subject, with the description of each check, as text."""
+    """Return the checks by subject, with their descriptions, as text."""
     column = max(len(check.name) for check in checks) + 4
     lines: list[str] = []
     subject = ""

@@ -1,8 +1,8 @@
 """Checks the run's Python interpreter and the installed packages.
 
 A requirements file is parsed as pip does: comments, continued lines, `-r` and `-c`, and markers are
-supported. A requirement with a URL (`git+https://…`) contains no version, so that any installed
-version satisfies such a requirement; `-e .` is skipped.
+supported. A requirement with a URL (`git+https://…`) contains no version, and any installed version
+satisfies such a requirement. The line `-e .` is skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Unmet:
 def find_unmet(
     requirements: Iterable[str], installed: Mapping[str, Distribution], python: Interpreter
 ) -> tuple[Unmet, ...]:
-    """Return the unmet requirements, without invalid requirements and those for other machines."""
+    """Return the unmet requirements; invalid and inapplicable requirements are ignored."""
     found = []
     for text in requirements:
         try:
@@ -88,7 +88,7 @@ def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) ->
         return Unmet(wanted, f"{requirement.name} is not installed")
     try:
         version = Version(distribution.version)
-    except InvalidVersion:  # a version from before PEP 440 cannot be compared
+    except InvalidVersion:  # a version that does not follow PEP 440 cannot be compared
         return None
     if requirement.url or requirement.specifier.contains(version, prereleases=True):
         return None
@@ -98,7 +98,9 @@ def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) ->
 
 
 def read_requirements(path: Path) -> Iterator[str]:
-    """Yield the requirements in a requirements file and in included files; each file is read once.
+    """Yield the requirements in a requirements file and its included files.
+
+    Each file is read only once.
 
     Raises:
         SourceError: A file cannot be read, or a file includes itself.
@@ -159,7 +161,7 @@ def _compare_run(what: str, facts: Facts) -> Finding:
 
 
 def _find_difference(run: LastRun, facts: Facts) -> str:
-    """Return how a run's framework differs from the installed framework; "" if both agree."""
+    """Return how the run's framework differs from the installed version; "" if they agree."""
     if run.framework == PYTHON:
         installed = [facts.interpreter().version_text]
     else:
@@ -201,7 +203,7 @@ def _is_readable(line: str) -> bool:
 
 
 def list_unmet(unmet: tuple[Unmet, ...]) -> str:
-    """Return a text about the first few unmet requirements."""
+    """Return text that describes the first few unmet requirements."""
     return join_names([each.words for each in unmet], most=_MOST_SHOWN)
 
 

@@ -2,8 +2,8 @@
 
 `torch/version.py` contains the versions of PyTorch, CUDA and HIP. The GPU architectures for which
 PyTorch contains kernels are compiled into `torch/lib/libtorch_python.so` as one string, such as
-`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`, which `torch.cuda.get_arch_list()` splits. Importing
-torch instead would take seconds and open the driver.
+`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`. `torch.cuda.get_arch_list()` splits this string.
+Importing torch instead would take seconds and open the driver.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def can_run(architectures: tuple[str, ...], capability: tuple[int, int]) -> bool
     """Return whether a GPU with a compute capability can run kernels for one of the architectures.
 
     A kernel for compute capability 8.0 runs on 8.6 but not on 9.0. PTX (`compute_90`) is compiled
-    at load time and therefore runs on every newer GPU. A kernel whose architecture name ends in `a`
-    runs only on that architecture, and a kernel whose architecture name ends in `f` runs only on
-    that architecture's family.
+    at load time and therefore runs on every newer GPU. A kernel for an architecture with the suffix
+    `a` runs only on that architecture. A kernel for an architecture with the suffix `f` runs only
+    on the family of that architecture.
     """
     return any(_fits(architecture, capability) for architecture in architectures)
 

@@ -1,4 +1,4 @@
-"""The listening sockets of a server, and the acceptance of connections."""
+"""The listening sockets of a server, which accept connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainvitals.units import format_duration
 
 _LOG = logging.getLogger(__name__)
 _OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# A place becomes free within the duration of a response, but no event reports this.
+# A place becomes free when a response ends, but no event reports this.
 _FULL_PAUSE_SECONDS = 0.05
 
 
@@ -37,17 +37,17 @@ class Accepted(NamedTuple):
 
 
 class Acceptance:
-    """Accepts a server's connections while places are free.
+    """Accepts connections while the server has free places for them.
 
     Args:
         loop: The loop of the server.
         welcome: A function that is called with each accepted connection.
         has_room: A function that returns whether a place is free or can be freed.
-        give_up: A function that is called when the process has no file descriptor left; the
-            function closes one of the connections that may be closed, and returns whether a
-            connection was closed.
-        pause_seconds: The time for which no connection is accepted after file descriptors have run
-            out, in seconds.
+        give_up: A function that is called when the process has no file descriptor left. The
+            function closes a connection if one may be closed, and returns whether it closed a
+            connection.
+        pause_seconds: The time in seconds for which no connection is accepted after the process has
+            run out of file descriptors.
         most_per_turn: The maximum number of connections that are accepted before other connections
             are served.
     """
@@ -77,7 +77,7 @@ class Acceptance:
         return bool(self._listeners)
 
     def open(self, addresses: Sequence[Address], *, backlog: int) -> tuple[Address, ...]:
-        """Listen on addresses, and return the bound addresses, in which port 0 has been replaced.
+        """Listen on addresses, and return the bound addresses with their actual ports.
 
         Raises:
             ConfigurationError: The server cannot listen on one of the addresses.
@@ -92,7 +92,7 @@ class Acceptance:
         return bound
 
     def close(self) -> None:
-        """Close the listening sockets; new connections are refused."""
+        """Close the listening sockets, so that new connections are refused."""
         self._stop()
         self._loop.deadlines.clear(self._listen)
         for listener in self._listeners:

@@ -1,14 +1,14 @@
 """Basic authentication for the users in the web configuration file.
 
-A bcrypt check intentionally takes a tenth of a second. A single thread does all checks, one at a
-time, so that the server's loop never waits and password guesses use at most one core. Client
-networks take turns (see `turns`), and the number of waiting checks per connection is limited, so
-that a correct password is checked soon even while other clients guess passwords. Correct and wrong
-passwords are cached separately, so that many guesses cannot evict a scraper's password from the
+A bcrypt check intentionally takes a tenth of a second. A single thread makes all checks, one at a
+time. Therefore the server's loop never waits, and password guesses use at most one core. Client
+networks take turns (see `turns`), and the number of waiting checks per connection is limited.
+Therefore a correct password is checked soon even while other clients guess passwords. Correct and
+wrong passwords are cached separately, so that guesses cannot evict a scraper's password from the
 cache.
 
-This module imports `hashlib`, which loads OpenSSL, so this module is imported only if a web
-configuration file is used.
+This module is imported only if a web configuration file is used, because it imports `hashlib`,
+which loads OpenSSL.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BCRYPT_BYTES = 72
 
 
 class Authentication:
-    """Basic authentication, which admits all requests if the configuration defines no users.
+    """Basic authentication; all requests are admitted if the configuration defines no users.
 
     Args:
         web_config: The web configuration file that defines the users.
-        call_soon: A function that schedules a call in the server's loop; called from another
+        call_soon: A function that schedules a call in the server's loop. It is called from another
             thread.
         call_later: A function that schedules a call in the server's loop after a number of seconds.
     """
@@ -68,8 +68,8 @@ class Authentication:
         Args:
             request: The request whose password is checked.
             client: The client that sent the request.
-            then: A function that is called in the server's loop; the argument is None if the
-                request may be answered, and otherwise a response with status code 401 or 503.
+            then: A function that is called in the server's loop. Its argument is None if the
+                request is admitted, and otherwise a response with status code 401 or 503.
         """
         self._web_config.refresh()
         users = self._web_config.config.users
@@ -123,8 +123,8 @@ class Passwords:
     """A queue of passwords that are checked against bcrypt hashes.
 
     Args:
-        call_soon: A function that schedules a call in the server's loop; called from the thread
-            that checks passwords.
+        call_soon: A function that schedules a call in the server's loop. It is called from the
+            thread that checks passwords.
         compare: A slow function that returns whether a password matches a hash; None for
             `bcrypt.checkpw`.
     """
@@ -153,7 +153,9 @@ class Passwords:
         then: Callable[[Verdict], None],
         client: Client = Client(),  # noqa: B008 - immutable
     ) -> None:
-        """Check the password in a request, immediately or later; call only in the server's loop.
+        """Check the password in a request, immediately or later.
+
+        This method must be called in the server's loop.
 
         Args:
             authorization: The request's `Authorization` header; None if the request has no such
@@ -168,8 +170,8 @@ class Passwords:
             return
         name, password = credentials
         hashed = users.get(name)
-        # Checking an unknown name takes the same time as checking a known name: the password is
-        # compared with another user's hash.
+        # For an unknown name, the password is compared with another user's hash, so that the check
+        # takes the same time as for a known name.
         some_hash = next(iter(users.values())) if hashed is None else hashed
         check = _Check(
             self._fingerprint(name, hashed or "", password),
@@ -205,7 +207,7 @@ class Passwords:
             self._check_next()
 
     def _check_next(self) -> None:
-        """Pass the next password check to the thread, skipping checks without a waiting request."""
+        """Pass the next password check to the thread; skip checks for which no request waits."""
         while not self._is_checking and (check := self._turns.take()):
             if check.fingerprint in self._waiting:
                 self._is_checking = True

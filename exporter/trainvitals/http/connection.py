@@ -1,4 +1,4 @@
-"""A client's connection, with its phase and the bytes that remain to be sent."""
+"""The state of a client's connection, such as its phase and its unsent bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOOPBACK = "127.0.0.0/8"
 
 
 class Transport(Protocol):
-    """A transport for a connection's bytes, in plain text or with TLS, whose methods do not block.
+    """A non-blocking transport for a connection's bytes, in plain text or with TLS.
 
     Attributes:
-        blocked_on: The event to wait for after a method returned None: `EVENT_READ` or
-            `EVENT_WRITE`.
+        blocked_on: The event to wait for after `receive` or `send` has returned None: `EVENT_READ`
+            or `EVENT_WRITE`.
     """
 
     blocked_on: int
@@ -44,7 +44,7 @@ class Transport(Protocol):
         ...
 
     def finish(self) -> None:
-        """Shut down the sending side; bytes from the client can still be received.
+        """Shut down the sending side, after which bytes can still be received.
 
         Raises:
             OSError: The connection is broken.
@@ -104,15 +104,15 @@ class Client(NamedTuple):
     network: str = ""
 
     def __str__(self) -> str:
-        """Return the client's address and port in the form that URLs use."""
+        """Return the client's address and port in the format of URLs."""
         return str(Address(self.host, self.port))
 
 
 def find_network(host: str) -> str:
     """Return the part of an IP address that identifies a client.
 
-    For an IPv4 address, or an IPv4 address inside an IPv6 address, the part is the whole IPv4
-    address; for any other IPv6 address, the part is the first 64 bits. All loopback addresses count
+    The part is the whole address for an IPv4 address and for an IPv4 address inside an IPv6
+    address. For other IPv6 addresses, the part is the first 64 bits. All loopback addresses count
     as one address, because every process on this machine can use any loopback address.
     """
     if is_loopback_name(host):
@@ -150,13 +150,13 @@ class Connection:
         head: The head of the request in flight; None before the first request, or if the request
             could not be parsed.
         ticket: The number of the request in flight; responses to earlier requests are dropped.
-        is_admitted: Whether the password in the request in flight is correct or no password is
-            needed.
+        is_admitted: Whether the password check of the request in flight has ended, or no password
+            is needed.
         closing: Whether the connection will be closed after the response in flight.
         ended: Whether the client has shut down its sending side.
-        lingering: Whether the client's remaining bytes are read before the connection is closed.
-            The kernel resets a connection that is closed while bytes are unread, and the response
-            may then be lost.
+        lingering: Whether the client's remaining bytes are read before the connection is closed. If
+            bytes are unread at that time, the kernel resets the connection, and the response may be
+            lost.
         drained_bytes: The number of bytes that have been read while lingering.
         watched: The events for which the connection is registered in the loop; 0 if the connection
             is not registered.
@@ -207,7 +207,7 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered or its response is being sent."""
+        """Whether a response is being created or sent."""
         return self.phase is Phase.ANSWERING or self.phase is Phase.WRITING
 
     def receive(self) -> bytes | None:

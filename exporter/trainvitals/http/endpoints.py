@@ -1,8 +1,8 @@
 """The HTTP endpoints of the exporter, one method for each path.
 
 `/metrics` accepts the parameter `collect[]=NAME`, which selects a collector, or `exclude[]=NAME`,
-which excludes a collector. The header `X-Prometheus-Scrape-Timeout-Seconds` determines the scrape's
-deadline.
+which excludes a collector. The header `X-Prometheus-Scrape-Timeout-Seconds` sets the deadline of
+the scrape.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.reading import describe_record
 from trainvitals.workers import attempt
 
-# Modules that /metrics does not need are imported where they are used, so that the exporter starts
-# quickly.
+# Modules that /metrics does not need are imported only when they are used, so that the exporter
+# starts quickly.
 if TYPE_CHECKING:
     from trainvitals.http.health import Verdict
     from trainvitals.http.runbooks import Handbook
@@ -65,14 +65,13 @@ class Readable(Protocol):
 
 
 class Endpoints:
-    """The endpoints, which answer HTTP requests about a machine.
+    """The endpoints that answer HTTP requests about a machine.
 
     Args:
         machine: The real or simulated machine that the responses describe.
         handbook: The runbooks; None for the runbooks that are part of this package.
         observe: A function that creates the observer, which keeps the history of readings for
-            viewers; the function is called after the first response. None for the function
-            `observe_machine`.
+            viewers. The function is called after the first response. None for `observe_machine`.
         alerts: The source of the alerts that Prometheus reports; None if no Prometheus is
             configured.
         clock: A function that returns the current time in Unix seconds.
@@ -112,7 +111,7 @@ class Endpoints:
         }
 
     def answer(self, request: Request, reply: Reply) -> None:
-        """Answer a request, either immediately or after the machine has been read."""
+        """Answer a request, either immediately or after the collectors have read the machine."""
         answer = self._paths.get(request.path)
         if answer is None and request.path.startswith(RUNBOOKS):
             answer = self._paths[RUNBOOKS]
@@ -224,7 +223,7 @@ class Endpoints:
     ) -> None:
         """Reply with a rendered page.
 
-        If rendering fails, the reply is an error page, and the exception is raised afterwards.
+        If rendering fails, the reply is an error page, and the exception is then raised.
         """
         page = attempt("page", partial(write, snapshot))
         reply(page.value or FAILED)
@@ -254,9 +253,9 @@ def choose_deadline(scrape_timeout: str | None) -> float:
     """Return the time within which a scrape must finish, in seconds.
 
     Args:
-        scrape_timeout: The scrape timeout that Prometheus sends in the request's header; a tenth of
-            the timeout, at most half a second, is reserved for the transfer. None if the request
-            has no such header.
+        scrape_timeout: The scrape timeout that Prometheus sends in the request's header; None if
+            the request has no such header. A tenth of the timeout, but at most half a second, is
+            reserved for the transfer.
     """
     try:
         timeout = float(scrape_timeout) if scrape_timeout else 0.0
@@ -269,7 +268,7 @@ def choose_deadline(scrape_timeout: str | None) -> float:
 
 
 def describe_readings(snapshot: Snapshot) -> dict[str, object]:
-    """Return the readings and outcomes of all collectors as a document to encode as JSON.
+    """Return the readings and outcomes of all collectors, ready to be encoded as JSON.
 
     Infinite values and NaN become null, because JSON cannot represent these values.
     """

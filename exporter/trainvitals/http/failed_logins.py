@@ -15,13 +15,13 @@ _UNKNOWN = "an unknown user"
 
 
 class FailedLogins:
-    """A log of failed logins, which combines the failed logins of a minute into one line.
+    """A log of failed logins, with one line for all failed logins within a minute.
 
-    The first failed login is logged immediately; the failed logins of the next minute are logged
-    together after that minute.
+    The first failed login is logged immediately. The failed logins of the next minute are logged
+    together at the end of that minute.
 
-    The name of an unknown user is not logged, because users may have entered a password as the name
-    by mistake.
+    The name of an unknown user is not logged, because a user may have entered the password instead
+    of the name.
 
     Args:
         call_later: A function that schedules a call in the server's loop after a number of seconds.

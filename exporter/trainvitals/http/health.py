@@ -56,8 +56,8 @@ class Verdict:
     """The result of a request for `/health` or `/ready`.
 
     Attributes:
-        good: Whether the response's status code is 200 instead of 503.
-        document: The body of the response, which is to be encoded as JSON.
+        good: Whether the response has status code 200 instead of 503.
+        document: The body of the response before it is encoded as JSON.
     """
 
     good: bool
@@ -76,7 +76,7 @@ def judge_health(
     Args:
         snapshot: A snapshot of all collectors.
         expected: The expected number of accelerators of each kind.
-        judgement: The problems of the machine and its missing sources.
+        judgement: The problems of the machine, and the sources that are missing.
         now: The timestamp of the response in Unix seconds; None for the current time.
     """
     counts = _count_devices(snapshot)
@@ -105,7 +105,7 @@ def judge_health(
 
 
 def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict:
-    """Return the response of `/ready`, for the same arguments as those of `judge_health`."""
+    """Return the response of `/ready`; the arguments are those of `judge_health`."""
     checks = {
         "collectors": all(report.answered for report in snapshot.reports),
         "accelerators": not _find_missing(_count_devices(snapshot), expected),
@@ -150,8 +150,8 @@ def _find_missing(counts: Mapping[Kind, int], expected: Mapping[Kind, int]) -> l
 def _list_limits(troubles: tuple[Trouble, ...]) -> Iterator[str]:
     """Yield a line for each problem that makes the machine unhealthy."""
     for trouble in troubles:
-        # An alert stays active for minutes after its condition has ended, and must not cause a
-        # restart.
+        # An alert is ignored, because it stays active for minutes after its condition has ended and
+        # must not cause a restart.
         if trouble.subject_kind != "alert" and (trouble.alert, trouble.subject) in _LIMITS:
             yield trouble.words
 

@@ -1,12 +1,12 @@
-"""A check of the `Host` header against the names under which a server may be requested.
+"""A check whether the `Host` header of a request contains an allowed name of the server.
 
-After a web page has been loaded, its host name may be changed to resolve to 127.0.0.1 (DNS
-rebinding). The browser then treats this server as the page's origin and allows the page's scripts
-to read the responses. The `Host` header of such a request contains the page's host name, which a
-script cannot change.
+After a browser has loaded a web page, the host name of the page may be changed to resolve to
+127.0.0.1 (DNS rebinding). The browser then treats this server as the page's origin, and allows the
+page's scripts to read the responses. The `Host` header of such a request contains the page's host
+name, which a script cannot change.
 
 A listener on a loopback address accepts loopback names and configured names. Other listeners check
-the header only if names are configured; in this case they also accept IP addresses, because an
+the header only if names are configured. These listeners also accept IP addresses, because an
 address cannot be rebound.
 """
 
@@ -30,7 +30,7 @@ _MOST_CHARACTERS = 255
 
 
 def parse_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names in values of `--web.allowed-host`, each a comma-separated list of names.
+    """Return the names in the values of `--web.allowed-host`, which are comma-separated lists.
 
     Raises:
         ConfigurationError: A text is not a host name.
@@ -51,7 +51,7 @@ def _parse_name(text: str) -> str:
 
 
 class HostNames:
-    """The names under which a server may be requested.
+    """The names by which clients may address a server.
 
     Args:
         names: The configured names, as `parse_names` returns them.
@@ -86,7 +86,7 @@ def refuse_host() -> Response:
 
 
 def split_host(host: str) -> str:
-    """Return the name in a `Host` header in lower case, without port, brackets and final dot."""
+    """Return a `Host` header's name in lower case, without port, brackets or final dot."""
     host = host.strip().lower()
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")

@@ -1,7 +1,9 @@
-"""HTTP/1.1 without sockets: a parser for requests without a body, and a writer for responses.
+"""HTTP/1.1 independent of sockets: a parser for requests and a writer for responses.
 
-h11 parses request heads. A scraper sends an identical head with every scrape, so the most recent
-heads are cached with the parsed requests.
+Requests with a body are refused.
+
+h11 parses request heads. A scraper sends an identical head with every scrape; therefore the most
+recent heads are cached together with the parsed requests.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class RefusalError(Exception):
 
 
 class KeptHeads:
-    """A cache of recent request heads by their bytes; heads with credentials are not cached."""
+    """A cache of recently parsed request heads; heads with credentials are not cached."""
 
     def __init__(self) -> None:
         self._heads: OrderedDict[bytes, Head] = OrderedDict()
@@ -85,7 +87,7 @@ class KeptHeads:
         return head
 
     def keep(self, data: bytes, head: Head) -> None:
-        """Add a request head to the cache, with the exact bytes from which the head was parsed."""
+        """Add a request head to the cache; `data` is the bytes from which the head was parsed."""
         if len(data) > _KEPT_HEAD_BYTES or any(
             name in head.request.headers for name in _SECRET_HEADERS
         ):
@@ -131,8 +133,7 @@ class RequestReader:
         """Return the head of the next request; None until the whole head has been received.
 
         Raises:
-            RefusalError: The request is refused, and bytes that follow the request cannot be
-                parsed.
+            RefusalError: The request is refused. The bytes after this request cannot be parsed.
         """
         data, self._unread = self._unread, b""
         if not data:
@@ -220,7 +221,7 @@ def _read_target(target: str) -> tuple[str | None, str, tuple[tuple[str, str], .
 
 
 class ResponseWriter:
-    """A writer for response heads, with a date that is formatted once a second."""
+    """A writer for response heads, which formats the date at most once a second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -261,7 +262,7 @@ class ResponseWriter:
 
 
 def sends_body(request: Request | None, response: Response) -> bool:
-    """Return whether a response's body follows its head.
+    """Return whether the body of a response is sent after the head.
 
     The request is None if the request could not be parsed.
     """
@@ -269,7 +270,7 @@ def sends_body(request: Request | None, response: Response) -> bool:
 
 
 def format_date(seconds: float) -> str:
-    """Return a time in Unix seconds as an HTTP date, which does not depend on the locale."""
+    """Return a time in Unix seconds as an HTTP date, regardless of the locale."""
     moment = time.gmtime(seconds)
     day = f"{_WEEKDAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]}"
     return f"{day} {moment.tm_year} {time.strftime('%H:%M:%S', moment)} GMT"

@@ -1,4 +1,4 @@
-"""The addresses in `--web.listen-address`, and the listening sockets for these addresses."""
+"""The addresses in `--web.listen-address`, and their listening sockets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def open_listeners(
             `find_port_holder`.
 
     Raises:
-        ConfigurationError: The server cannot listen on one of the addresses; any sockets that were
+        ConfigurationError: The server cannot listen on one of the addresses. The sockets that were
             already opened are closed.
     """
     listeners: list[socket.socket] = []
@@ -75,8 +75,8 @@ def open_listeners(
             listeners.append(_open(address, backlog))
             listeners[-1].settimeout(0)
     except (OSError, UnicodeError) as error:  # the IDNA codec rejects invalid names
-        # The holder is determined before the listeners are closed, because a listener may hold the
-        # port.
+        # The process that uses the port is determined before the listeners are closed, because one
+        # of these listeners may use the port.
         reason = _explain(error, address, find_holder or find_port_holder)
         for listener in listeners:
             listener.close()
@@ -135,7 +135,7 @@ def _open(address: Address, backlog: int) -> socket.socket:
     found = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    # For a name with IPv4 and IPv6 addresses, the socket is bound to IPv4, as in other exporters.
+    # If a name has IPv4 and IPv6 addresses, the socket is bound to IPv4, as in other exporters.
     family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return socket.create_server(where, family=family, backlog=backlog)
 

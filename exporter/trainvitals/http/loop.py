@@ -14,10 +14,10 @@ Action = Callable[[], None]
 
 
 class Deadlines:
-    """A deadline for each waiter, and the function that is called after the deadline.
+    """The deadlines of waiters, and the functions that are called after the deadlines.
 
-    Deadlines that were set for the same number of seconds share a queue, which is always sorted, so
-    the nearest deadline is found by comparing the heads of a few queues.
+    Deadlines that were set for the same number of seconds share a queue, which is always sorted.
+    Therefore only the heads of a few queues are compared to find the nearest deadline.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class Deadlines:
         self._seconds: dict[Hashable, float] = {}
 
     def set(self, waiter: Hashable, seconds: float, action: Action) -> None:
-        """Set or replace a waiter's deadline, which is reached after a number of seconds."""
+        """Set or replace the deadline of a waiter, in seconds from now."""
         self.clear(waiter)
         self._seconds[waiter] = seconds
         queue = self._queues.setdefault(seconds, {})
         queue[waiter] = (time.monotonic() + seconds, action)
 
     def clear(self, waiter: Hashable) -> None:
-        """Remove a waiter's deadline, if the waiter has one."""
+        """Remove the deadline of a waiter, if a deadline is set."""
         seconds = self._seconds.pop(waiter, None)
         if seconds is not None:
             del self._queues[seconds][waiter]
@@ -43,7 +43,7 @@ class Deadlines:
         return max(0.0, min(heads) - time.monotonic()) if heads else None
 
     def take_expired(self) -> list[Action]:
-        """Remove the expired deadlines, and return the actions that belong to these deadlines."""
+        """Remove the expired deadlines, and return their actions."""
         now = time.monotonic()
         expired = []
         for queue in self._queues.values():
@@ -57,9 +57,9 @@ class Deadlines:
 
 
 class Loop:
-    """An event loop, which calls actions after events and deadlines.
+    """An event loop that calls actions after events and deadlines.
 
-    Without events and deadlines, the loop never wakes up.
+    The loop wakes up only for an event or a deadline.
 
     Attributes:
         deadlines: The deadlines for which the loop waits.
@@ -77,13 +77,13 @@ class Loop:
         self.watch(self._receiver.fileno(), 0, selectors.EVENT_READ, self._take_wake)
 
     def turn(self) -> None:
-        """Wait for the next events, and call the actions that belong to these events."""
+        """Wait for the next events and deadlines, and call their actions."""
         self._thread = threading.get_ident()
         timeout = 0.0 if self._calls else self.deadlines.nearest_seconds()
         for key, _ in self._selector.select(timeout):
             key.data()
-        # Only the calls that are queued now are made: calls that queue further calls must not delay
-        # the sockets.
+        # Only the calls that are queued now are made, because calls that queue further calls must
+        # not delay the sockets.
         for _ in range(len(self._calls)):
             self._calls.popleft()()
         for action in self.deadlines.take_expired():
@@ -109,7 +109,7 @@ class Loop:
     def call_soon(self, action: Action) -> None:
         """Schedule a call in the loop's thread; any thread may call this method.
 
-        Many scheduled calls cause only one wake-up of the loop.
+        Several scheduled calls wake the loop only once.
         """
         self._calls.append(action)
         if threading.get_ident() != self._thread:
@@ -132,6 +132,6 @@ class Loop:
     def _take_wake(self) -> None:
         with suppress(BlockingIOError):
             self._receiver.recv(4096)
-        # The flag is cleared before the calls are taken: a thread that finds the flag set has added
-        # its call before the flag is cleared.
+        # The flag is cleared before the queued calls are made. A thread that finds the flag set has
+        # therefore queued its call in time.
         self._woken = False

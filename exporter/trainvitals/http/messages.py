@@ -24,10 +24,9 @@ class Request:
     Attributes:
         method: "GET" or "HEAD"; the server refuses all other methods.
         path: The decoded path without the query; starts with a slash.
-        query: The decoded parameters in the order of the request, including parameters with empty
-            values.
-        headers: The value of each header, by the header's lower-case name; the values of repeated
-            headers are joined with ", ".
+        query: The decoded parameters in the order of the request; empty values are included.
+        headers: The values of the headers by lower-case name; the values of a repeated header are
+            joined with ", ".
     """
 
     method: str
@@ -38,13 +37,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP response; the same object may answer any number of requests.
+    """An HTTP response, which may be sent in reply to any number of requests.
 
     Attributes:
         status: The HTTP status code of the response.
         headers: The names and values of headers, except the headers that the server adds
             (`Content-Length`, `Connection`, `Date`).
-        body: The encoded body of the response; the response to a HEAD request contains only the
+        body: The encoded body of the response. The response to a HEAD request contains only the
             length of the body.
     """
 

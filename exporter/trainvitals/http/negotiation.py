@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 _GZIP_LEVEL = 1
-_GZIP_WINDOW_BITS = 30  # 14 bits are sufficient and fast; 16 is added for gzip
+_GZIP_WINDOW_BITS = 30  # 14 bits are sufficient and fast; 16 selects gzip
 
 
 def prefers_openmetrics(accept: str) -> bool:

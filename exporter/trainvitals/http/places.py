@@ -1,9 +1,10 @@
 """The places for a server's connections, and the choice of a connection to close.
 
-A connection that makes progress is not closed. Candidates for closing are connections without a
-request and connections whose clients do not read the response; an admitted request that is being
-answered is never interrupted. Among the candidates, connections from an address that holds more
-than its share of the places are closed first.
+A connection that makes progress is not closed. A connection may be closed if it has no request, or
+if its client does not read the response. A connection that waits for its password check may be
+closed if its address uses more than its share of the places. An admitted request that is being
+answered is never interrupted. Connections from an address that uses more than its share are closed
+first.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _SHARES = 4  # An address's share is a quarter of all places.
 
 
 class Places:
-    """The connections of a server, in the order of the connections' last progress.
+    """The connections of a server, ordered by the time of their last progress.
 
     Args:
         most: The maximum number of connections.
-        stall_seconds: The time without progress after which a client counts as not reading its
-            response, in seconds.
+        stall_seconds: The time in seconds without progress after which a client is assumed not to
+            read its response.
         unsent_bytes: The maximum total size of the responses that wait for clients, in bytes.
         clock: A function that returns monotonic seconds.
     """
@@ -48,7 +49,7 @@ class Places:
         return len(self._progress)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Iterate over the connections; the connection with the oldest progress comes first."""
+        """Iterate over the connections, from the oldest to the most recent progress."""
         return iter(self._progress)
 
     @property
@@ -69,12 +70,12 @@ class Places:
             del self._held[connection.client.network]
 
     def note_progress(self, connection: Connection) -> None:
-        """Record that a response, or a part of a response, was sent to a connection."""
+        """Record that part of a response, or a whole response, was sent to a client."""
         del self._progress[connection]
         self._progress[connection] = self._clock()
 
     def is_crowding(self, connection: Connection) -> bool:
-        """Return whether all places are in use and the client's address has more than its share."""
+        """Return whether all places are in use and the client's address exceeds its share."""
         return self.is_full and self._is_over_share(connection)
 
     def choose_leaver(self) -> Connection | None:
@@ -83,7 +84,7 @@ class Places:
         return next(filter(self._is_over_share, leavers), next(iter(leavers), None))
 
     def choose_stalled(self) -> Connection | None:
-        """Return the connection to close because clients leave too many response bytes unread.
+        """Return the connection to close if clients leave too many response bytes unread.
 
         Returns:
             The connection with the longest time since the last read; None if the total size is

@@ -1,4 +1,4 @@
-"""The runbooks as web pages: `/runbooks/` is the list, and `/runbooks/<Alert>` is a runbook.
+"""The runbooks as web pages: a list at `/runbooks/`, and a runbook at `/runbooks/<Alert>`.
 
 The runbooks are read on each request, from the installed package or from `docs/runbooks` in a
 checkout.
@@ -19,7 +19,7 @@ from trainvitals.http.messages import GUARDS, POLICY
 from trainvitals.shipped import find_shipped
 
 _PATH = "/runbooks/"
-# The hash of the content of the <style> element below, which is the only style in a page.
+# The hash of the <style> element below, which is the only style in a page.
 _STYLE_DIGEST = "'sha256-fpnLyoxdhXSfJx7lGcAUZeh/sRYdA+gjxLRwpeH9Pc0='"
 _POLICY = POLICY.replace("style-src 'self'", f"style-src 'self' {_STYLE_DIGEST}")
 HEADERS = (
@@ -82,7 +82,7 @@ class Handbook:
         return _write_page("Runbooks", _write_list(self._find()))
 
     def write_runbook(self, name: str) -> bytes | None:
-        """Return the page with an alert's runbook; None if no runbook has the name."""
+        """Return the page with an alert's runbook; None if the alert has no runbook."""
         path = self._find().get(name)
         if path is None:
             return None
@@ -91,7 +91,7 @@ class Handbook:
         return _write_page(name, body)
 
     def write_missing(self, name: str) -> bytes:
-        """Return the page for a name without a runbook, with a notice and the list of runbooks."""
+        """Return the page for an unknown runbook, with a notice and the list of runbooks."""
         words = f"<p>There is no runbook {escape(name)}; there are these.</p>\n"
         return _write_page("Runbooks", words + _write_list(self._find()))
 

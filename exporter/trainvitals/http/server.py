@@ -1,12 +1,12 @@
-"""The HTTP server: a single thread that only reads requests and writes responses in a loop.
+"""The HTTP server, a single thread that reads requests and writes responses in a loop.
 
-Work that takes time (collection, compression, password checks) is done by other threads, which
-queue their replies; one wake-up of the loop processes all queued replies. The loop waits only for
-sockets and the nearest deadline, so a server without clients never wakes up.
+Other threads do the work that takes time (collection, compression, password checks) and queue their
+replies. One wake-up of the loop processes all queued replies. The loop waits only for sockets and
+the nearest deadline, so a server without clients never wakes up.
 
-Clients cannot affect each other: no operation blocks, a request's head must be complete within a
-few seconds, and if all connections are in use, the connection with the longest time since its last
-progress is closed.
+Clients cannot affect each other. No operation blocks, and the head of a request must be complete
+within a few seconds. If all connections are in use, the server closes the connection with the
+longest time since its last progress.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Limits(NamedTuple):  # a dataclass of this size would delay the start by a
     """The limits that the HTTP server enforces.
 
     Attributes:
-        head_seconds: The time within which the head of a request must arrive, in seconds since the
-            request's first byte or since the start of the connection.
+        head_seconds: The time within which the head of a request must arrive, in seconds. The time
+            begins with the first byte of the request or with the connection.
         idle_seconds: The time after which a connection without a request is closed, in seconds.
-        answer_seconds: The time within which a response must be available, in seconds; after this
+        answer_seconds: The time within which a response must be available, in seconds. After this
             time, the client receives status code 503.
         write_seconds: The maximum time without progress while a response is sent, in seconds.
         stall_seconds: The maximum time without progress while a response is sent, in seconds, if
@@ -58,11 +58,11 @@ class Limits(NamedTuple):  # a dataclass of this size would delay the start by a
         linger_bytes: The maximum number of bytes that are read from a refused client.
         grace_seconds: The time after `stop` within which the requests in flight are completed, in
             seconds.
-        accept_pause_seconds: The time for which no connection is accepted after file descriptors
-            have run out, in seconds.
+        accept_pause_seconds: The time in seconds for which no connection is accepted after the
+            process has run out of file descriptors.
         head_bytes: The maximum size of a request's head, in bytes.
         target_bytes: The maximum size of a request's path and query, in bytes.
-        unsent_bytes: The maximum total size, in bytes, of responses that clients have not read.
+        unsent_bytes: The maximum total size of unread responses, in bytes.
         connections: The maximum number of connections.
         backlog: The maximum number of connections that wait to be accepted.
         accepts_per_turn: The maximum number of connections that are accepted before other
@@ -91,11 +91,10 @@ class Server:
 
     Args:
         addresses: The addresses on which the server listens.
-        answer: A function that is called with each request and with the function that sends the
-            response.
+        answer: A function that is called with each request and a function that sends the response.
         web_config: The web configuration file with TLS, basic authentication and response headers;
             None if the server has no such file.
-        names: The names under which the server may be requested; None if any name is allowed.
+        names: The names by which clients may address the server; None if any name is allowed.
         limits: The limits that the server enforces; None for the default limits.
 
     Attributes:
@@ -145,7 +144,7 @@ class Server:
         return Authentication(web_config, self._loop.call_soon, set_deadline)
 
     def bind(self) -> None:
-        """Open the listening sockets, so that clients can connect; `run` answers the clients.
+        """Open the listening sockets, so that clients can connect; `run` answers their requests.
 
         Raises:
             ConfigurationError: The server cannot listen on one of the addresses.
@@ -170,7 +169,7 @@ class Server:
             self.close()
 
     def stop(self) -> None:
-        """Make `run` return soon; repeated calls are allowed, in any thread or signal handler."""
+        """Make `run` return soon; any thread or signal handler may call this method repeatedly."""
         self._stopping = True
         self._loop.wake()
 

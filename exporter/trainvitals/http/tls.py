@@ -1,7 +1,7 @@
 """TLS for the HTTP server: the TLS context and the transport of a connection.
 
-This module imports `ssl`, which needs several MiB of memory, so this module is imported only if TLS
-is configured.
+This module is imported only if TLS is configured, because it imports `ssl`, which needs several MiB
+of memory.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def build_context(settings: TLSSettings) -> ssl.SSLContext:
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(["http/1.1"])
-    # One session ticket is sufficient, because the exporter's clients do not resume two sessions at
-    # a time.
+    # One session ticket is sufficient, because a client of the exporter resumes at most one session
+    # at a time.
     context.num_tickets = 1
     _load_certificate(context, settings)
     _load_client_authority(context, settings)
@@ -186,7 +186,7 @@ class TLSTransport:
         return None
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send the first part to the client, or one TLS record of that part."""
+        """Send the first part, or one TLS record of this part, to the client."""
         try:
             return self._client.send(parts[0])
         except ssl.SSLWantWriteError:
@@ -239,7 +239,7 @@ def _check_sans(client: ssl.SSLSocket, allowed: frozenset[str]) -> None:
 
 def _answer_in_the_clear(client: socket.socket) -> None:
     with suppress(OSError):
-        # The method of the base class is called to bypass TLS, and the client's bytes are read
-        # because closing with unread bytes could discard the response.
+        # The methods of the base class bypass TLS. The client's bytes are read, because closing the
+        # socket with unread bytes could discard the response.
         socket.socket.send(client, _ANSWER_TO_PLAIN_HTTP)
         socket.socket.recv(client, 1 << 16)

@@ -1,7 +1,7 @@
-"""The TLS settings in the web configuration file, converted to Python's and OpenSSL's terms.
+"""The TLS settings in the web configuration file, with the names that Python and OpenSSL use.
 
-This module does not import `ssl`, unlike `trainvitals.http.tls`, which is imported only if TLS is
-configured.
+This module does not import `ssl`. The module `trainvitals.http.tls` imports `ssl`, and is imported
+only if TLS is configured.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _read_versions(section: Section) -> tuple[str, str, tuple[str, ...]]:
     if names and not ciphers:
         if newest != "TLS13":
             raise section.refuse("cipher_suites", f"none of these belongs to {newest}; add one")
-        oldest = "TLS13"  # if all suites are for TLS 1.3, older versions have no suite
+        oldest = "TLS13"  # if all suites are for TLS 1.3, no suite exists for older versions
     return oldest, newest, ciphers
 
 

@@ -1,10 +1,10 @@
 """The order in which waiting passwords are checked.
 
 Networks take turns, so that many guesses from one network do not delay another network's password.
-Three of four turns go to networks that have sent no wrong password since the server started, so
-that after a restart, a scraper waits for only a few guesses, regardless of how many networks
-guessed passwords before the restart. The fourth turn goes to the other networks, so that a scraper
-in such a network does not wait for an endless series of new networks.
+Three of four turns go to networks that have sent no wrong password since the server started. After
+a restart, a scraper therefore waits for only a few guesses, regardless of how many networks guessed
+passwords before the restart. The fourth turn goes to the other networks, so that a scraper in such
+a network does not wait for an endless series of new networks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Check = TypeVar("Check")
 
 
 class Turns(Generic[Check]):
-    """The waiting password checks, in the order of the networks' turns."""
+    """A queue of password checks, in which networks take turns."""
 
     def __init__(self) -> None:
         self._new: OrderedDict[str, deque[Check]] = OrderedDict()
@@ -68,7 +68,7 @@ class Turns(Generic[Check]):
 
 
 def _find_site(network: str) -> str:
-    """Return the address range that one client can easily obtain: an IPv6 /48 or an IPv4 /24."""
+    """Return the range of addresses that one client may control: an IPv6 /48 or an IPv4 /24."""
     if ":" in network:
         return ":".join(network.split(":")[:_SITE_GROUPS])
     return network.rpartition(".")[0]

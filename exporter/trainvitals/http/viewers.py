@@ -1,12 +1,12 @@
-"""The live page: at most one machine snapshot per second, for any number of viewers.
+"""The live page, for which about one snapshot per second is taken for all viewers together.
 
 `/` is the whole page, `/live` is the part of the page that is refreshed, and `/api/v1/overview` is
 the snapshot as JSON. Data is collected only on request. Requests that arrive while a snapshot is
 being created share this snapshot, and a finished snapshot is reused for `KEPT_SECONDS`.
 
-A snapshot is finished within `DEADLINE_SECONDS`; the readings of unresponsive collectors are
-missing, and the page states that they are missing. Prometheus is queried for alerts in parallel;
-the first snapshot after a pause waits for the response for at most `ALERTS_SECONDS`.
+A snapshot is finished within `DEADLINE_SECONDS`. It lacks the readings of unresponsive collectors,
+and the page names the missing readings. Prometheus is queried for alerts in parallel. The first
+snapshot after a pause waits for the response of Prometheus for at most `ALERTS_SECONDS`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Shot:
         self._written: dict[tuple[What, bool], bytes] = {}
 
     def write(self, what: What, *, gzip: bool) -> bytes:
-        """Return an encoded rendering of the snapshot, from the cache if possible."""
+        """Render and encode the snapshot, or return the cached result."""
         found = self._written.get((what, gzip))
         if found is None:
             found = compress(self.write(what, gzip=False)) if gzip else self._write(what)
@@ -70,12 +70,12 @@ class _Shot:
 
 
 class Viewing:
-    """The live page's endpoints, which answer the requests of viewers.
+    """The endpoints of the live page, which answer viewers' requests.
 
     Args:
         ask: A function that reads the collectors within a number of seconds and delivers the
             snapshot.
-        observer: The observer, which derives the machine state (`Picture`) from collector
+        observer: The observer that derives the state of the machine (`Picture`) from collector
             snapshots.
         alerts: The source of the alerts that Prometheus reports; None if no Prometheus is
             configured.
@@ -150,7 +150,7 @@ class Viewing:
         return _Shot(picture, self._monotonic(), self._writer)
 
     def _finish(self, shot: _Shot | None, error: Exception | None) -> None:
-        """Answer all waiting requests with the snapshot, or with an error if no snapshot exists."""
+        """Answer all waiting requests with the snapshot, or with an error if there is none."""
         with self._lock:
             self._shot = shot
             waiting, self._waiting = self._waiting, []

@@ -1,7 +1,8 @@
 """The web configuration file: TLS, basic authentication and response headers.
 
-The file has the format of the exporter-toolkit, which many Prometheus exporters use, so a file for
-another exporter can be reused. Settings that Python's `ssl` module does not support are rejected.
+The file has the format of the exporter-toolkit, which many Prometheus exporters use. Therefore a
+file for another exporter can be reused. Settings that Python's `ssl` module does not support are
+rejected.
 
     tls_server_config:
       cert_file, key_file           PEM; paths are relative to this file
@@ -132,7 +133,7 @@ def _read_users(section: Section | None) -> dict[str, str]:
 
 
 def find_opening(before: WebConfig, after: WebConfig) -> str | None:
-    """Return why a change of the configuration requires a restart; None if no restart is required.
+    """Return why a configuration change requires a restart; None if no restart is required.
 
     A truncated file is often valid but lacks settings that protect the exporter. A change that
     removes protection therefore requires a restart, so that protection is not removed by accident.
@@ -151,7 +152,7 @@ def find_opening(before: WebConfig, after: WebConfig) -> str | None:
 
 
 def _rank(tls: TLSSettings) -> tuple[int, bool]:
-    """Return the strictness of the client certificate check; a higher value is stricter."""
+    """Return the strictness of the client certificate check; a higher value is a stricter check."""
     return CLIENT_AUTH_TYPES.index(tls.client_auth_type), tls.client_allowed_sans is not None
 
 
@@ -167,8 +168,8 @@ class WebConfigFile:
     Attributes:
         config: The configuration that is in force.
         context: The TLS context that is in force; None if TLS is not configured.
-        complaint: The reason why the file's current content is not in force; None if the current
-            content is in force.
+        complaint: The reason why the current content of the file is not in force; None if it is in
+            force.
 
     Raises:
         ConfigurationError: The file cannot be read, is invalid or uses an unsupported setting.
@@ -185,7 +186,7 @@ class WebConfigFile:
             _LOG.warning("%s has neither TLS nor passwords", path)
 
     def refresh(self) -> None:
-        """Reload the file if its content has changed; look for changes at most once a second.
+        """Reload the file if it or a certificate has changed; check at most once a second.
 
         A rejected change is logged once, and the previous configuration stays in force.
         """
@@ -227,8 +228,8 @@ class WebConfigFile:
             _LOG.error("%s", kept)
 
     def _read(self) -> tuple[WebConfig, ssl.SSLContext | None, _Identities]:
-        # The version of the file is determined before the file is read, so that a change in between
-        # is noticed at the next check.
+        # The state of the file is determined before the file is read, so that the next check
+        # detects a change in between.
         before = _identify(self._path)
         config = read_web_config(self._path)
         seen = (before, *_identify_all(self._path, config)[1:])
@@ -241,7 +242,7 @@ class WebConfigFile:
 
 
 def _require_content(path: Path, config: WebConfig) -> None:
-    """Check that a file without settings is intentional, and not empty because the disk is full.
+    """Check that a file without settings is intentional, and not the result of a full disk.
 
     Raises:
         ConfigurationError: The file contains only white space, or cannot be read.

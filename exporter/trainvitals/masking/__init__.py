@@ -5,14 +5,14 @@ A secret is replaced by `***`. Secrets are recognized in three ways:
 - by form (`forms`): tokens with a known prefix, JSON web tokens, private keys, webhook URLs
 - by position: `user:password@` in a URL, after `Bearer`, `wandb login`, `mysql -p` or `api key`
 - by name (`names`): `password: x`, `--token x`, `"api_key": "x"`, `<password>x</password>`,
-  `-e HF_TOKEN=x`; if the name contains only a service name or a word such as `access`, the value
-  must also look random
+  `-e HF_TOKEN=x`; if the name only mentions a service or a word such as `access`, the value must
+  also look random
 
 Each kind of secret is also recognized if the secret is percent-encoded once or twice (`percent`).
 
-Image digests, container IDs, commit hashes, UUIDs and paths are masked only if their names are
-those of secrets. In ambiguous cases, a possible password is masked and a possible token of a
-language model is not.
+Image digests, container IDs, commit hashes, UUIDs and paths are masked only if their names denote
+secrets. A value that may be a password is masked. A value that may be a token of a language model
+is not masked.
 
 Masking takes linear time, is idempotent, preserves the number of lines, and makes a text at most
 three times as long.
@@ -96,8 +96,8 @@ _SENTENCES = re.compile(
 def mask_text(text: str) -> str:
     """Return a text with its secrets masked and terminal escape codes removed.
 
-    Mask consecutive lines in one call: a private key of several lines is recognized reliably only
-    together with its first line.
+    Pass consecutive lines in one call: a private key that spans several lines is recognized
+    reliably only together with its first line.
     """
     masked = _mask_plain(strip_escape_codes(text))
     decoded = mask_encoded(masked, _mask_plain)
@@ -124,7 +124,7 @@ def _mask_plain(text: str) -> str:
 
 
 def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return a sequence of lines with their secrets masked; the number of lines does not change.
+    """Return the same number of lines, with their secrets masked.
 
     Args:
         lines: Consecutive lines of a text, without line breaks.
@@ -135,7 +135,7 @@ def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask_command(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command line with secrets masked; the word count does not change.
+    """Return the words of a command line, each with its secrets masked.
 
     Recognized forms include `--password x`, `--token=x`, `-e HF_TOKEN=x`, `mysql -px` and `sh -c
     "KEY=x python train.py"`.
@@ -201,7 +201,10 @@ def _mask_private_keys(text: str) -> str:
 
 
 def _mask_lines_of_key(rest: str, indent: int) -> str:
-    """Mask a private key without an end marker; its lines may repeat the first line's prefix."""
+    """Mask the lines of a private key that has no end marker.
+
+    Each line may begin with a prefix of `indent` characters, such as the time of a log line.
+    """
     first, *lines = rest.split("\n")
     masked = [KEY_FIRST_LINE.sub(_mask_line, first, count=1)]
     while lines:
@@ -268,5 +271,5 @@ def _mask_sentence(match: re.Match[str]) -> str:
 
 
 def _mask_end(match: re.Match[str], name: str, value: str) -> str:
-    """Return a match's text; if the value at the end is the name's secret, the value is masked."""
+    """Return a match's text, with the value at its end masked if the value is a secret."""
     return match[0][: -len(value)] + MASK if _is_secret(name, value) else match[0]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 # No pattern matches directly after a letter or digit, except after an escape sequence that ends
-# with a letter or digit: `\n`, `%22`, `\u001b[0m`. The lookahead of patterns that may match after
-# `_` or `-` is bounded, so that no character is scanned repeatedly.
+# with a letter or digit: `\n`, `%22`, `\u001b[0m`. Patterns that may match after `_` or `-` have a
+# lookahead of limited length, so that no character is scanned repeatedly.
 TOKENS = re.compile(
     r"""(?:(?<![A-Za-z0-9])|(?<=\\[abefnrtv0])|(?<=%[0-9A-Fa-f]{2})|(?<=\\x[0-9A-Fa-f]{2})
       |(?<=\\u[0-9A-Fa-f]{4})|(?<=[0-9[]m))(?:
@@ -76,10 +76,11 @@ PASSWORD_HASHES = re.compile(r"\$(?:2[abxy]|[156y]|argon2[a-z]{1,2})\$[^\s:'\"]{
 PUBLIC_KEYS = re.compile(r"\b((?:ssh|ecdsa|sk)-[a-z0-9@.-]{2,40} )AAAA[A-Za-z0-9+/=]{16,}")
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
-# The text after a begin marker without an end marker: the rest of the line, base64 lines, headers.
+# The text of a key without an end marker: the rest of the marker's line, base64 lines, headers.
 KEY_FIRST_LINE = re.compile(r"[^\n\"']*")
 KEY_LINE = re.compile(r"[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]+: [^\n]*|[ \t\r]*")
-# A line of a key whose beginning was cut off: base64 with upper-case and lower-case letters only.
+# A line of a key whose begin marker is missing: 60 to 76 base64 characters, which must include an
+# upper-case letter, a lower-case letter and a digit.
 KEY_LINES = re.compile(
     r"^(?=[^\na-z]*[a-z])(?=[^\nA-Z]*[A-Z])(?=[^\n0-9]*[0-9])[A-Za-z0-9+/]{60,76}={0,2}$",
     re.MULTILINE,

@@ -1,9 +1,8 @@
 """Names whose values are secrets, such as `password`, `HF_TOKEN` or `client-key-data`.
 
-A name alone does not identify a secret if training logs use the same word with another meaning, as
-in `max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. If a name merely contains a word
-related to secrets or the name of a service, its value is masked only if the value also looks
-random.
+Training logs use some of these words with another meaning, as in `max_tokens=512`,
+`eos_token: </s>` or `key: model.layers.0`. If a name merely contains a word that is related to
+secrets, or the name of a service, the value is masked only if it also looks random.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _HARMLESS_KEYS = _list(
 )
 _PASSES = _list("db user smtp mysql pg redis admin root ftp mail http proxy ssh")
 _VAGUE = _list("key auth sig creds credential credentials signature")
-# If a name contains one of these words or a service, the value is masked only if it is very likely
-# random.
+# If a name contains one of these words or the name of a service, the value is masked only if it is
+# very likely random.
 _NEAR = _list("access auth api key cred creds credential credentials token session sessionid")
 _SERVICES = re.compile(
     "(?<![a-z])(?:adafruit|airtable|algolia|alibaba|aliyun|artifactory|asana|atlassian|beamer|bintray"
@@ -71,7 +70,7 @@ _NO_SECRETS = _HARMLESS_ENDS | _list(
 _LEAST_RANDOM = 14
 _LEAST_DIGITS = 2
 _FEW_SWITCHES = 3
-_LEAST_SWITCHES = 0.25  # a share of all character pairs, which is about 0.2 for words
+_LEAST_SWITCHES = 0.25  # the minimum share of pairs of unlike neighbors; 0.2 for words
 _KINDS = str.maketrans(
     {
         **dict.fromkeys("0123456789", "0"),
@@ -165,10 +164,10 @@ def is_random_word(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Return whether a value is very likely random: its letters and digits alternate.
+    """Return whether a value is very likely random: digits, upper and lower case alternate often.
 
-    Model names, file names, versions and times contain complete words and numbers. A path is not
-    considered random.
+    Model names, file names, versions and times consist of words and numbers, in which they rarely
+    alternate. A path is not considered random.
     """
     if value.startswith(("/", "~", ".")) or "://" in value or not _LONG_RUN.search(value):
         return False
@@ -188,7 +187,7 @@ def _count_switches(kinds: str) -> int:
 
 
 def is_pair(text: str) -> bool:
-    """Return whether a text is `user:password` in base64, in either alphabet, padded or not."""
+    """Return whether a text is `user:password` in standard or URL-safe base64, padded or not."""
     letters = text.translate(_STANDARD).rstrip("=")
     try:
         data = base64.b64decode(letters + "=" * (-len(letters) % 4), validate=True)

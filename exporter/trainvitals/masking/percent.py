@@ -1,4 +1,4 @@
-"""Masks secrets that are percent-encoded once or twice, such as `%73%6b...` in a URL."""
+"""Masking of secrets that are percent-encoded once or twice, such as `%73%6b...` in a URL."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _decode(escape: re.Match[str]) -> str:
 
 
 def _encode(text: str, times: int) -> str:
-    """Encode line breaks, and those percent signs that would otherwise be decoded again."""
+    """Encode line breaks, and the percent signs that a decoder would otherwise decode again."""
     for _ in range(times):
         text = _SIGNS.sub("%25", text)
     return text.replace("\n", "%0A").replace("\r", "%0D")

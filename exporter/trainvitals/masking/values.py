@@ -19,7 +19,7 @@ _NAMES = re.compile(
     r"|(?P<space>[ \t]+))",
     re.ASCII,
 )
-# The end of an escape sequence that directly precedes a name, by the character before this end:
+# The rest of an escape sequence that directly precedes a name, by the character before the rest:
 # `\npassword`, `%0Apassword` or `\u001b[1mpassword`.
 _ESCAPE_ENDS = {
     "\\": re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[abefnrtv0]"),
@@ -125,7 +125,10 @@ def _find_several(text: str, match: re.Match[str]) -> list[re.Match[str]] | None
 
 
 def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Match[str] | None:
-    """Return a match for a name's secret value after a separator or a flag, or in quotes."""
+    """Return a match for the secret value of a name; None if the name has no secret value.
+
+    The value follows a separator or a flag, or is quoted.
+    """
     start = match.end()
     if ":" in (match["sign"] or "") and _REFUSAL.match(text, start):
         return None
@@ -149,7 +152,10 @@ def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Ma
 def _needs_no_sign(
     text: str, match: re.Match[str], rule: Rule, quoted: re.Match[str] | None
 ) -> bool:
-    """Return whether a name is a flag, or belongs to a quoted password or to a pair of strings."""
+    """Return whether a value can follow the name without a separator such as `=` or `:`.
+
+    This is the case for a flag, for a quoted password, and for a pair of strings.
+    """
     start = match.start()
     if match["comma"]:
         return quoted is not None and text[max(0, start - 2) : start] in {"('", '("'}
@@ -158,7 +164,7 @@ def _needs_no_sign(
 
 
 def _follows_word(text: str, start: int, done: int) -> bool:
-    """Return whether a word that was not masked precedes the name on the same line."""
+    """Return whether an unmasked word precedes the name on the same line."""
     place = start - 1
     while place >= done and text[place] in " \t":
         place -= 1

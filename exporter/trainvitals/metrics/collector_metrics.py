@@ -11,19 +11,19 @@ from trainvitals.metrics.families import Block, Family, label_samples
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a collector in a scrape.
+    """The outcome of a collector's reading in a scrape.
 
     Attributes:
         collector: The name of the collector.
-        success: Whether the reading of the collector is complete.
-        answered: Whether the collector has returned or failed at least once since the start of the
-            exporter.
+        success: Whether the collector's reading is complete.
+        answered: Whether the collector has returned a reading or failed at least once since the
+            exporter started.
         seconds: The duration of the latest reading in seconds, or the time spent waiting if the
             reading is late; None before the first reading.
-        reason: The reason why the collector did not succeed; None if the collector succeeded.
+        reason: The reason why the reading is missing or incomplete; None if it is complete.
         timeouts: The number of late readings since the exporter started.
-        omitted: The number of label values that the latest reading left out, either because of a
-            limit or because a line could not be parsed.
+        omitted: The number of items, such as disks or processes, that the latest reading left out
+            because of a limit or because a line could not be parsed.
         last_success: The time of the latest complete reading in Unix seconds; None before the first
             complete reading.
     """

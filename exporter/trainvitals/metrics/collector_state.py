@@ -1,8 +1,9 @@
 """The state of a collector: the latest result, the timeout, and the time of the next reading.
 
 The timeout is `PATIENCE_FACTOR` times the duration of the longest recent reading, but at least
-`SHORTEST_PATIENCE_SECONDS`. A reading that timed out and ended after its scrape's deadline is not
-counted, because a longer wait would not have helped.
+`SHORTEST_PATIENCE_SECONDS`. Before the first reading has ended or timed out, only the scrape's
+deadline applies. A reading that timed out and ended after its scrape's deadline is not counted,
+because a longer timeout would not have helped.
 
 A collector that has failed `_FAILURES_BEFORE_PAUSE` consecutive times is read less often, at
 intervals of up to `LONGEST_PAUSE_SECONDS`. The reasons for failures are label values, so their
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectorResult:
-    """A collector's reading, metric families, missing parts and number of omitted values."""
+    """A reading, its metric families, the data it lacks, and the number of items left out."""
 
     reading: object
     blocks: tuple[Block, ...]
@@ -54,7 +55,7 @@ class CollectorState:
     All methods except `run` are called in the runner's thread.
 
     Args:
-        collector: The collector whose state is kept.
+        collector: The collector whose state is recorded.
 
     Attributes:
         collector: The collector that the state describes.
@@ -116,7 +117,7 @@ class CollectorState:
         return max(SHORTEST_PATIENCE_SECONDS, PATIENCE_FACTOR * max(self._durations, default=0.0))
 
     def is_due(self, now: float, reuse_seconds: float) -> bool:
-        """Return whether a new reading is due if a result may be reused for a number of seconds."""
+        """Return whether a new reading is due; results may be reused for `reuse_seconds`."""
         if self._started_at is not None or now < self._paused_until:
             return False
         return now - self._ended_at > reuse_seconds
@@ -185,7 +186,7 @@ class CollectorState:
         self._report(result.complaint, result.complaint or "reads again")
 
     def _report(self, reason: str | None, words: str, error: Exception | None = None) -> None:
-        """Set the reason for a failure, and log the details if the reason has changed."""
+        """Set the failure reason (None: no failure), and log the details if it has changed."""
         self._reason = reason
         if reason == self._logged:
             return
@@ -207,8 +208,8 @@ class CollectorState:
 
         Args:
             now: The current time in monotonic seconds.
-            is_late: Whether this scrape ends now, while other scrapes may still wait for the
-                reading.
+            is_late: Whether this scrape's deadline has passed while the reading is in progress for
+                a scrape with a later deadline.
         """
         result = None if is_late else self.result
         return Report(

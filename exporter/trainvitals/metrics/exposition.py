@@ -2,7 +2,7 @@
 
 The output is identical to the output of prometheus_client's `generate_latest` for the same
 families. The text that does not change between scrapes (HELP, TYPE, names, escaped labels) is
-cached as pieces for each block shape, and a scrape only inserts numbers between the pieces.
+cached for each block shape, as pieces between which a scrape inserts only the numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NEGATIVE_ZERO = struct.pack("=d", -0.0)
 
 @dataclass(slots=True)
 class _Shape:
-    """The text pieces of a block shape, and the number of the last page with the shape."""
+    """The text pieces of a block shape, and the number of the last page that used the shape."""
 
     pieces: list[str]
     page: int = 0
@@ -69,7 +69,7 @@ class Exposition:
                 self._forget()
         if self._openmetrics:
             parts.append("# EOF\n")
-        # A single name with lone surrogates must not make the whole page fail.
+        # A name that contains lone surrogates must not make the whole page fail.
         return "".join(parts).encode(errors="replace")
 
     def _fill(self, block: Block) -> str:
@@ -151,7 +151,7 @@ def format_number(value: float) -> str:
 
 
 def _write_pieces(families: Iterable[Family], *, openmetrics: bool) -> list[str]:
-    """Return the pieces of a page's text before, between and after the numbers."""
+    """Return the text of families as pieces: before, between and after the numbers."""
     pieces = []
     before = ""
     for family in families:
@@ -182,5 +182,5 @@ def _write_labels(labels: Labels) -> str:
 
 
 def escape_value(value: str) -> str:
-    """Return a label value in the escaped form that the text format requires between quotes."""
+    """Return a label value, escaped as the text format requires between quotes."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

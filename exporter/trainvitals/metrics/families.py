@@ -1,9 +1,9 @@
 """Metric families in the form that collectors return.
 
 The fixed part of a family (name, type, HELP, labels of each sample) changes only when a device, an
-interface or a mount is added or removed; the values change on every scrape. The two parts are
-therefore separate: a `Block` contains the values and a hashable `shape`, and describes the families
-when this shape is rendered for the first time.
+interface or a mount is added or removed. The values change on every scrape. A `Block` therefore
+contains the values and a hashable `shape`; its function `describe`, which returns the fixed parts,
+is called only when this shape is rendered for the first time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Block:
     Attributes:
         shape: A key that is equal for two blocks of a collector if and only if their families are
             equal.
-        describe: A function that returns the metric families; called once for each new shape.
+        describe: A function that returns the metric families; it is called once for each new shape.
         values: The value of each sample, as a flat sequence in the order of the families and of the
             families' samples.
     """

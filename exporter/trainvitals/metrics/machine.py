@@ -18,7 +18,7 @@ from trainvitals.sources.runs.source import TrainingOptions
 
 @dataclass(frozen=True, slots=True)
 class MachineOptions:
-    """The parts of the machine to read, and the paths to read from.
+    """The options that determine what is read from a machine, and from which paths.
 
     Attributes:
         roots: The root directories of the file systems to read.
@@ -29,10 +29,10 @@ class MachineOptions:
             configured.
         temperature_limit_celsius: The temperature limit for each accelerator, in degrees Celsius;
             None if no limit is configured.
-        training: The directories and files for training runs.
+        training: The directories and files in which training runs are found.
         containers: The container engine and the settings for watching containers.
-        complain: A function that returns a message about an exporter file that is not in force, or
-            None if all exporter files are in force.
+        complain: A function that returns why the web configuration file's content is not in force;
+            None if the content is in force.
         thresholds: The path of the thresholds file; None if the file in force is used.
     """
 
@@ -54,7 +54,7 @@ class Machine:
     The constructor starts to open the accelerator drivers, without waiting until they are open.
 
     Args:
-        options: The parts of the machine to read; None for the default options.
+        options: The options of the machine; None means the default options.
 
     Attributes:
         runner: The runner that calls the collectors.
@@ -103,7 +103,7 @@ class Machine:
             raise
 
     def release(self) -> None:
-        """Release the accelerator drivers for one minute, or reopen drivers that are released."""
+        """Release the accelerator drivers for one minute, or reopen released drivers."""
         self._accelerators.release()
 
     def reload(self) -> None:

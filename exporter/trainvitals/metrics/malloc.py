@@ -10,9 +10,9 @@ _M_ARENA_MAX = -8  # The constant is defined in malloc.h.
 def use_one_arena() -> None:
     """Make all threads share one heap; call this function before the first thread is started.
 
-    With an arena for each thread, memory that one thread has freed cannot be used by another
-    thread. The interpreter allows only one thread to allocate at a time, so a single arena causes
-    no contention. C libraries that do not have this setting ignore the call.
+    If each thread had its own arena, other threads could not use the memory that a thread has
+    freed. The interpreter allows only one thread to allocate at a time, so a single arena causes no
+    contention. With a C library that lacks this setting, the call has no effect.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -4,17 +4,17 @@ A scrape is a request for the readings of one or more collectors, with a deadlin
 overlap share a reading, and a finished reading is reused for `REUSE_SECONDS`. The runner's thread
 schedules the readings, and the collectors run in a worker pool.
 
-- If a collector raises an exception, intentionally or because of a bug, the collector's metrics are
-  missing from this scrape, and the reason is reported.
+- If a collector raises an exception, even because of a bug, the collector's metrics are missing
+  from this scrape, and the reason is reported.
 - If a collector does not return in time, the collector's metrics are missing from this scrape, and
   the collector is not called again until the call has returned. The late result is dropped, because
   it may be outdated.
 - If a collector fails repeatedly, the collector is read less often until it succeeds, and the
   reported reason states this.
 
-Each collector's timeout is derived from its past durations (see `collector_state.py`) and never
-exceeds the deadline. A call that hangs forever delays one scrape by half a second and does not
-delay later scrapes.
+Each collector's timeout is derived from the durations of its past readings (see
+`collector_state.py`) and never exceeds the deadline. A call that hangs delays one scrape by at most
+this timeout, usually less than half a second, and does not delay later scrapes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Snapshot:
             about the collectors.
         readings: The readings by collector name; a collector that failed has no reading.
         reports: The outcome of each collector that was requested.
-        written: A cache of rendered pages for callers that share this snapshot.
+        written: A cache of rendered pages, shared by the callers that receive this snapshot.
     """
 
     blocks: tuple[Block, ...]
@@ -103,7 +103,7 @@ class Runner:
     def request(
         self, names: Iterable[str], seconds: float, deliver: Callable[[Snapshot], None]
     ) -> None:
-        """Request a snapshot of collectors, which is passed to `deliver` when it is finished.
+        """Request a snapshot of collectors; pass the finished snapshot to `deliver`.
 
         Args:
             names: The names of the collectors to read.
@@ -128,7 +128,7 @@ class Runner:
             self._events.put(request)
 
     def snapshot(self, names: Iterable[str] | None = None, seconds: float = 5.0) -> Snapshot:
-        """Request a snapshot of collectors, and return the snapshot when it is finished.
+        """Request a snapshot of collectors, wait until it is finished, and return it.
 
         Args:
             names: The names of the collectors to read; None for all collectors.
@@ -145,7 +145,7 @@ class Runner:
     def close(self) -> None:
         """Answer all pending requests immediately, and stop the runner.
 
-        A collector call that hangs ends only when the process ends.
+        A call of a collector that hangs ends only when the process ends.
         """
         with self._lock:
             is_first, self._closed = not self._closed, True
@@ -172,7 +172,7 @@ class Runner:
             self._look_after(now, count)
 
     def _take_events(self) -> list[_Request | _Stop | None]:
-        """Wait for an event or for the nearest deadline, and return all pending events."""
+        """Wait for an event or for the nearest deadline, then return all pending events."""
         until = self._nearest_moment()
         events: list[_Request | _Stop | None] = []
         timeout = None if until == float("inf") else max(0.0, until - time.monotonic())
@@ -188,7 +188,7 @@ class Runner:
         return min(moments)
 
     def _take_finished(self) -> int:
-        """Record the collectors' outcomes that have arrived, and return the number of outcomes."""
+        """Record the outcomes that collectors have delivered, and return their number."""
         count = len(self._finished)
         for _ in range(count):
             outcome = self._finished.popleft()
@@ -266,7 +266,7 @@ class Runner:
         return kept[1]
 
     def _forget_old(self) -> None:
-        """Drop outdated snapshots, because snapshots keep readings and rendered pages in memory."""
+        """Drop outdated snapshots, which would keep readings and rendered pages in memory."""
         for names, (turns, _) in list(self._kept.items()):
             is_old = turns != tuple([self._states[name].turn for name in names])
             if is_old or len(self._kept) > 2 * len(self._states):

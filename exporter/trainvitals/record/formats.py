@@ -1,9 +1,9 @@
 """The formats of a recording: text for people, CSV and JSON Lines for programs.
 
-In a CSV file, the first line contains the column names, `timestamp` first; every other line is a
-snapshot. An unknown value is written as an empty cell. An existing file is continued with the
-columns of its header; if the header lacks a column, because a device was added, the file is rotated
-and a new file is started.
+In a CSV file, the first line contains the column names, beginning with `timestamp`. Every other
+line is a snapshot. An unknown value is written as an empty cell. An existing file is continued with
+the columns of its header. If the header lacks a column because a device was added, the file is
+rotated and a new file is started.
 
     timestamp,uptime_seconds,cpu_percent,…,gpu_0_up,gpu_0_util,…,disk_/_used_pct,…,gpu_0_name
     2025-11-13T03:13:20.250+01:00,86400.2,12,…,1,97,…,75,…,NVIDIA H100 80GB HBM3
@@ -33,7 +33,7 @@ _FIRST = "timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a recording, appended to its file in one write.
+    """A piece of a recording, which is appended to the file in one write.
 
     Attributes:
         text: The piece's complete lines.
@@ -52,12 +52,12 @@ class Format(Protocol):
         ...
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Format the last line, with a Unix time; return None if the format has no last line."""
+        """Format the last line, with the Unix time `now`; None if the format has no last line."""
         ...
 
 
 class TextFormat:
-    """The text format, for people."""
+    """The text format, which is written for people."""
 
     def write(self, snapshot: Snapshot) -> Piece:
         """Format a snapshot as complete lines."""
@@ -91,7 +91,7 @@ class CsvFormat:
         self._columns = list(columns)
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Format a snapshot as a row, and add columns that the header lacks."""
+        """Format a snapshot as a row, and add to the header the columns that it lacks."""
         cells = {name: _write_number(value) for name, value in list_numbers(snapshot).items()}
         cells |= list_names(snapshot)
         self._columns += [name for name in cells if name not in self._columns]
@@ -107,11 +107,11 @@ class CsvFormat:
 
 
 def name_format(wanted: str | None, path: str | None) -> str:
-    """Return the name of the requested format, else of the file suffix's format, else `text`.
+    """Return the requested format, else the format that the file suffix implies, else `text`.
 
     Args:
         wanted: The requested format: `text`, `csv` or `jsonl`; None if no format was requested.
-        path: The path of the file; None if the path is chosen later.
+        path: The path of the file; None if the path is not known yet.
     """
     if wanted is not None:
         return wanted

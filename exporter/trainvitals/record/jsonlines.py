@@ -1,14 +1,15 @@
-"""Formats a snapshot as one line of JSON.
+"""The JSON Lines format, with one snapshot in each line.
 
-Each line is an object, which contains the numbers of `numbers.py` under their names, except unknown
-numbers, and the following keys, whose values are null if they are unknown:
+Each line is an object. It contains the numbers of `numbers.py` under their names, without unknown
+numbers, and the following keys. An unknown value is null; for unknown accelerators, the list is
+empty:
 
 timestamp       ISO 8601 with the offset from UTC
 hostname        the machine's name
 snapshot        the snapshot's number, from 1
 seconds         the time that the snapshot took
-skipped         intervals without a snapshot before this one
-unwritten       snapshots before this one that could not be written
+skipped         number of intervals without a snapshot directly before this snapshot
+unwritten       number of snapshots directly before this snapshot that could not be written
 accelerators    [{kind, device, uuid, model, state, holders: [{pid, name, container, used_bytes}]}]
 runs            a list with an object for each rank: {run, rank, source, alive, stalled,
                 samples_per_second, progress_ratio, loss, steps}

@@ -69,8 +69,8 @@ class LogFile:
         keep: The number of compressed old files to keep.
         is_durable: Whether each piece is synced to the disk, so that the piece survives a crash of
             the machine.
-        cuts_torn_line: Whether an unterminated last line of an existing file is removed; otherwise
-            the line is terminated.
+        cuts_torn_line: Whether an unterminated last line of an existing file is removed; if not, a
+            line break is appended to the line.
 
     Raises:
         ConfigurationError: The file cannot be written, or another recording writes to it.
@@ -98,14 +98,14 @@ class LogFile:
             raise ConfigurationError(_say_why_not(path, error)) from error
 
     def read_first_line(self) -> str:
-        """Return the first line, up to 64 KiB; an empty string for an empty or non-regular file."""
+        """Return up to 64 KiB of the first line; empty if the file is empty or not regular."""
         if not self._is_regular:
             return ""
         with _read(self.path) as file:
             return file.readline(_CHUNK_BYTES).decode(errors="replace")
 
     def append(self, text: str, head: str = "") -> None:
-        """Append a piece to the file; on failure, remove the written part from a regular file.
+        """Append a piece to the file; if this fails, remove the written part from a regular file.
 
         Args:
             text: The complete lines of the piece.
@@ -182,15 +182,15 @@ class LogFile:
             return False
 
     def _write_whole(self, descriptor: int, data: bytes, size: int) -> None:
-        # A single write lets `tail -f` show complete pieces; a piece that a full disk truncated is
-        # removed.
+        # A single write lets `tail -f` show complete pieces. If a full disk truncates a piece, the
+        # piece is removed.
         try:
             rest = data[os.write(descriptor, data) :]
-            _write_on(descriptor, rest)  # Write the rest to get the error of the short write.
+            _write_on(descriptor, rest)  # A short write hides its error; this write raises it.
             if self._is_durable:
                 os.fdatasync(descriptor)
         except OSError:
-            with suppress(OSError):  # The disk is failing: leave the file as it is.
+            with suppress(OSError):  # If the disk is failing, the file stays as it is.
                 os.ftruncate(descriptor, size)
             raise
 
@@ -242,7 +242,7 @@ def _read(path: Path) -> BufferedReader:
 def _compress(plain: Path, packed: Path) -> None:
     part = packed.with_name(f"{packed.name}.part")
     try:
-        # Do not write to a file that was left by an interrupted compression or by another program.
+        # Remove a file that an interrupted compression or another program has left.
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
         with (
@@ -256,7 +256,7 @@ def _compress(plain: Path, packed: Path) -> None:
             os.fsync(descriptor)
         part.rename(packed)
         plain.unlink()
-    except OSError:  # No space left: keep the file uncompressed.
+    except OSError:  # For example, the disk is full: the file stays uncompressed.
         with suppress(OSError):
             part.unlink()
 

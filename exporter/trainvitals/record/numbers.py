@@ -1,8 +1,8 @@
-"""The numbers of a snapshot, and the names of these numbers in CSV files and JSON Lines.
+"""The numbers of a snapshot, and their names in CSV files and JSON Lines.
 
 `trainvitals.lightning.ResourceMonitorCallback` uses the same names, so `trainvitals plot` can draw
-files from both sources. Sizes are in MiB, rates in MiB/s and shares in percent; unknown values are
-left out.
+the files of both. Sizes are in MiB, rates in MiB/s and shares in percent. Unknown values are left
+out.
 
 uptime_seconds          time since boot, from a monotonic clock that ignores changes of system time
 cpu_percent             CPU utilization of all cores

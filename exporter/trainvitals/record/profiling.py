@@ -1,4 +1,4 @@
-"""Requests a trace of the next steps of a live run by writing to the run file; see `runfile`.
+"""Requests to trace the next steps of a live run, written to the run file; see `runfile`.
 
 Only the owner of a run and root can write to its run file.
 """
@@ -55,7 +55,7 @@ class Target:
 
 
 def find_target(directory: Path, name: str, rank: int | None) -> Target:
-    """Return the rank of a run that is to be traced.
+    """Return the rank whose steps are to be traced.
 
     Args:
         directory: The run directory.
@@ -95,8 +95,8 @@ def ask(target: Target, request: TraceRequest) -> Iterator[Callable[[], TraceAns
     """Request a trace, yield a function that reads the answer, and withdraw the request on exit.
 
     Raises:
-        TrainvitalsError: The run file belongs to another user, the run's client does not support
-            trace requests, or another request is active.
+        TrainvitalsError: The run file cannot be opened or belongs to another user, the run's client
+            does not support trace requests, or another request is active.
     """
     descriptor = _open(target)
     try:
@@ -132,14 +132,14 @@ def follow(
     timeout_seconds: float,
     report: Callable[[str], object] = lambda _: None,
 ) -> TraceAnswer:
-    """Wait until a requested trace has been written or has failed.
+    """Wait until a requested trace has been written or has failed, and return the answer.
 
     Args:
         target: The rank that is traced.
         request: The trace request.
         read: A function that returns the run's current answer to the request.
-        timeout_seconds: The maximum time without progress.
-        report: A function that is called with a line about the progress when the progress changes.
+        timeout_seconds: The maximum time without progress, in seconds.
+        report: A function that is called with a line about the progress whenever it changes.
 
     Raises:
         TrainvitalsError: The run ended before the trace was written, or there was no progress
@@ -155,7 +155,7 @@ def follow(
             return answer
         now = time.monotonic()
         words = describe(answer) if is_ours else _UNSEEN
-        # Most answers arrive within this time, so a message would be outdated immediately.
+        # Most answers arrive within this time, so a message would immediately be outdated.
         is_early = words == _UNSEEN and now - changed < _LOOK_SECONDS
         if words != reported and not is_early:
             reported, changed = words, changed if words == _UNSEEN else now

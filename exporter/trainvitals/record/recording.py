@@ -29,10 +29,10 @@ class RecordOptions:
     """The options of a recording.
 
     Attributes:
-        interval_seconds: The interval between snapshots.
+        interval_seconds: The interval between snapshots, in seconds.
         count: The number of snapshots; None means that the number is not limited.
-        prepare_seconds: The time between the first readings and the first snapshot; rates are
-            derived from two readings.
+        prepare_seconds: The time between the first readings and the first snapshot, in seconds.
+            Rates require two readings.
     """
 
     interval_seconds: float = 30.0
@@ -57,7 +57,7 @@ class Schedule:
         self._number = 0
 
     def advance(self) -> tuple[float, int]:
-        """Return the seconds until the next snapshot, and the number of snapshots to skip."""
+        """Return the seconds until the next snapshot, and the number of skipped intervals."""
         passed = (self._clock() - self._start) / self._interval_seconds
         number = max(self._number + 1, -int(-passed // 1))
         missed = number - self._number - 1
@@ -93,7 +93,7 @@ class EndSignals:
         return bool(ready)
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        # The pipe is full of earlier signals, so the reader wakes up anyway.
+        # If the pipe is full of earlier signals, the reader wakes up anyway.
         with suppress(BlockingIOError):
             os.write(self._writer, bytes([number]))
 
@@ -104,11 +104,11 @@ def _complain(text: str) -> None:
 
 
 def _keep_quiet(_: str) -> None:
-    """Ignore a warning, because the error at the end contains the same message."""
+    """Ignore a warning, because the error that `record` raises contains the same message."""
 
 
 class _Scribe:
-    """A writer of a recording's pieces that continues after a failed write."""
+    """A writer that appends pieces to a recording and continues after a failed write."""
 
     def __init__(
         self, file: Console | LogFile, format_: Format, complain: Callable[[str], None]
@@ -176,7 +176,7 @@ def record(
         The number of snapshots that were written.
 
     Raises:
-        TrainvitalsError: The number of snapshots is limited, and the last snapshots could not be
+        TrainvitalsError: The number of snapshots is limited, and the last snapshot could not be
             written.
     """
     # With --once, the error at the end is the only message.
@@ -186,7 +186,7 @@ def record(
     try:
         watcher.prepare()
         gc.collect()
-        # The objects created so far live until the end; exclude them from garbage collection.
+        # The objects created so far exist until the end; exclude them from garbage collection.
         gc.freeze()
         trim_heap()
         if not signals.wait(options.prepare_seconds):

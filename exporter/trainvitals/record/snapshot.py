@@ -43,8 +43,8 @@ class Kernel:
     Attributes:
         oom_kills: The OOM kills in the new records, the oldest first.
         xids: The errors that NVIDIA GPUs reported.
-        lines: The other lines that report problems, with secrets masked.
-        lost: The number of records that were overwritten before they were read.
+        lines: The other log lines that report problems, with secrets masked.
+        lost: The number of log records that were overwritten before they were read.
     """
 
     oom_kills: tuple[OomKill, ...] = ()
@@ -82,21 +82,21 @@ class Snapshot:
         time: The time of the snapshot, in Unix seconds.
         hostname: The machine's name.
         number: The snapshot's number in this recording, from 1.
-        seconds: The number of seconds that taking the snapshot required.
-        skipped: The number of snapshots that were skipped before this one because a snapshot took
-            too long.
-        unwritten: The number of snapshots before this one that could not be written.
+        seconds: The time that the snapshot took, in seconds.
+        skipped: The number of snapshots skipped directly before this snapshot because the previous
+            snapshot took too long.
+        unwritten: The number of snapshots directly before this snapshot that could not be written.
         memory: The reading of memory and swap.
         cpu: The CPU utilization, load averages and number of cores.
-        filesystems: The reading of the file systems, with the space of each.
+        filesystems: The reading of the file systems, with the space of each file system.
         processes: The processes that use the most CPU time and the most memory.
         accelerators: The readings of GPUs and Gaudi cards.
         holders: The processes that hold accelerator memory, the largest first for each accelerator.
         containers: The readings of containers; also None if the machine has no container engine.
         cpu_percents: The CPU usage of each running container since the last snapshot, in percent of
             one core, by name; containers whose usage is unknown are left out.
-        new_deaths: The names of the containers that died since the last snapshot; in the first
-            snapshot, of all containers that have died.
+        new_deaths: The names of the containers that died since the last snapshot; the first
+            snapshot contains the names of all containers that have died.
         oom_kills: The number of OOM kills on the host since the last snapshot; None in the first
             reading, and if the kernel does not count OOM kills.
         kernel: The new records of the kernel log; None if the kernel log cannot be read.

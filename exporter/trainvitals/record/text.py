@@ -1,4 +1,4 @@
-"""Formats a snapshot as text, for people and for `grep`."""
+"""The text format of a snapshot, for people and for `grep`."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def _share(part: float | None, whole: float | None) -> str:
 
 
 def _tabulate(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    """Yield lines with the rows in aligned columns; the last column is not padded."""
+    """Yield the rows in aligned columns; yield nothing if there are no rows below the head."""
     if len(rows) < 2:  # noqa: PLR2004 - a header alone
         return
     plain = [tuple(clean_text(cell, most=_LONGEST_LINE) for cell in row) for row in rows]

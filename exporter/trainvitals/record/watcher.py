@@ -1,4 +1,4 @@
-"""Takes snapshots of the machine with the exporter's collectors."""
+"""Snapshots of the machine, taken with the exporter's collectors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """A container's total CPU time at one time, and the CPU usage before that time."""
+    """A sample of a container's total CPU time, and the CPU usage since the previous sample."""
 
     time: float
     cpu_seconds: float
@@ -62,7 +62,7 @@ class Watcher:
     Args:
         options: The options of the collectors; collectors that a recording does not need are turned
             off.
-        patience_seconds: The timeout for the readings of one snapshot.
+        patience_seconds: The timeout for the readings of one snapshot, in seconds.
         engine_log: The container engine's log; None means that no engine log is read.
         kernel_log: The kernel log; None means `dev/kmsg` in the host's root file system.
         clock: A function that returns Unix seconds.
@@ -90,7 +90,7 @@ class Watcher:
         self._deaths: dict[str, float] = {}
 
     def prepare(self) -> None:
-        """Take the first readings of values that require two readings, such as CPU usage."""
+        """Take the first reading of values that require two readings, such as CPU usage."""
         self.take_snapshot(0)
         self._deaths = {}
 
@@ -99,14 +99,14 @@ class Watcher:
 
         Args:
             number: The snapshot's number.
-            skipped: The number of snapshots that were skipped before this one.
-            unwritten: The number of snapshots before this one that were not written.
+            skipped: The number of snapshots skipped directly before this snapshot.
+            unwritten: The number of snapshots directly before this snapshot that were not written.
         """
         began = time.monotonic()
         now = self._clock()
         troubles: list[str] = []
-        # Read the log before the host's counter, so that each counted kill has a line in this
-        # snapshot or in the next one.
+        # Read the kernel log before the host's counter of OOM kills, so that the log line of each
+        # counted kill is in this snapshot or in the next snapshot.
         kernel = self._read_kernel_log(troubles)
         scraped = self.machine.runner.snapshot(seconds=self._patience_seconds)
         troubles += [
@@ -202,7 +202,7 @@ class Watcher:
             return None
         time_, seconds = one.usage.time, one.usage.cpu_seconds
         before = self._spent.get(one.id)
-        # The container is new or was restarted, so its usage cannot be derived yet.
+        # The container is new or was restarted, so the CPU usage cannot be derived yet.
         if before is None or seconds < before.cpu_seconds:
             return _Spent(time_, seconds)
         if time_ <= before.time:  # There is no newer sample, so the last rate is kept.

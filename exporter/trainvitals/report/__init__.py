@@ -2,8 +2,8 @@
 
     Archive (Prometheus) -> runs, hardware, waste, incidents -> Report -> text, Markdown, HTML
 
-A `Report` contains only figures; `daily`, `weekly` and `details` turn the figures into sections,
-which all formats share. `document` stores a report as JSON, and a stored report can be rendered
+A `Report` contains only figures. `daily`, `weekly` and `details` turn the figures into sections,
+which all formats share. `document` stores a report as JSON, from which the report can be rendered
 again.
 """
 

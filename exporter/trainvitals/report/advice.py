@@ -16,7 +16,7 @@ from trainvitals.verdicts.thresholds import Thresholds
 NOW, SOON, LATER = 0, 1, 2
 
 # The minimum share of wasted accelerator time, and of time without data, that leads to a
-# recommendation. No alert covers either of them.
+# recommendation. No alert covers wasted time or missing data.
 _MUCH_WASTE_RATIO, _MUCH_MISSING_RATIO = 0.05, 0.1
 _MOST_ADVICE, _MOST_ALERTS = 14, 5
 _STEPS_AGAINST_WASTE = {
@@ -33,7 +33,7 @@ _STEPS_AGAINST_WASTE = {
 
 
 def advise(report: Report, thresholds: Thresholds) -> tuple[Advice, ...]:
-    """Return recommendations, the most urgent first.
+    """Return at most `_MOST_ADVICE` recommendations, the most urgent first.
 
     Args:
         report: The report with the figures.

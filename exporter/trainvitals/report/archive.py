@@ -1,9 +1,9 @@
 """Prometheus queries about a period: hourly values, values at each step, and value changes.
 
-No query covers more than one hour of samples at a time, so a report about a week of many machines
-stays below Prometheus' limit of 50 million samples per query. Each range is one millisecond shorter
-than an hour, so that a sample on the border between two hours is counted once, even by Prometheus
-versions before 3, which include both ends of a range.
+No query evaluates more than one hour of samples at a time, so a report about many machines and a
+week stays below Prometheus' limit of 50 million samples per query. Each range is one millisecond
+shorter than an hour, so that a sample on the border between two hours is counted once. Otherwise,
+Prometheus versions before 3 would count it twice, because their ranges include both ends.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Archive:
     """A Prometheus server that is queried about one period.
 
     In a query, `@host` stands for the label matchers that select the machines, and `@run` stands
-    for the label matchers that select the machines and runs; `[@hour]` is the range of one hour,
-    `[@hour:@step]` the subquery with each step of that hour, and `@step` the interval between two
-    steps.
+    for the label matchers that select the machines and runs. `[@hour]` is a range of one hour,
+    `[@hour:@step]` is a subquery over the steps of that hour, and `@step` is the interval between
+    two steps.
 
     Attributes:
         prometheus: The Prometheus server that is queried.
         period: The period that the queries cover.
         filters: The machines and runs that queries are limited to.
-        gaps: The figures whose queries Prometheus refused; a method whose query is refused adds a
-            gap and returns no series.
+        gaps: The figures whose queries Prometheus refused or answered with too many series. A
+            method adds such a figure and returns no series.
         thresholds: The alert thresholds.
     """
 
@@ -72,8 +72,7 @@ class Archive:
     def ask_hours(self, what: str, query: str) -> tuple[Series, ...]:
         """Return the series of a query, with one value for each hour at the end of the hour.
 
-        If the period ends within an hour, the last point covers the part of the hour before the
-        end.
+        If the period ends within an hour, the last point covers only the time until the end.
 
         Args:
             what: The description of the figure that is added to `gaps` if the query is refused.
@@ -102,7 +101,7 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_changes(self, what: str, metric: str) -> tuple[Series, ...]:
-        """Return each series' first value, and every value unlike the value one minute earlier.
+        """Return each series' first value, and each value that differs from a minute earlier.
 
         The result is small if the values seldom change.
 
@@ -162,12 +161,13 @@ class Archive:
 
 
 def write_rise(counter: str) -> str:
-    """Return a query for a counter's increase in each step; after a reset, for the counter's value.
+    """Return a query for a counter's increase in a step; after a reset, the counter's value.
 
     Unlike `increase`, this query misses no increase between adjacent steps.
     """
     before = f"{counter} offset @step"
-    # Arithmetic drops the metric name; `or` matches series only if both sides or neither have it.
+    # Arithmetic drops the metric name. `or` matches series only if both sides have the name or both
+    # sides lack it; the `0 +` therefore drops the name on the right side.
     return f"(({counter} - {before}) >= 0 or 0 + ({counter} < {before}))"
 
 
@@ -177,12 +177,12 @@ def count_seconds(series: Iterable[Series]) -> float:
 
 
 def find_extreme(series: Series, *, is_highest: bool) -> tuple[float, float] | None:
-    """Return the time and value of a series' highest or lowest sample; None for an empty series."""
+    """Return the time and value of a series' highest or lowest point; None for an empty series."""
     return (max if is_highest else min)(series.points, key=lambda point: point[1], default=None)
 
 
 def list_changes(series: Series) -> Iterator[tuple[float, float]]:
-    """Yield each distinct value of a series with the time of the value's first sample."""
+    """Yield each distinct value of a series, with the time at which the value first occurs."""
     seen: set[float] = set()
     for moment, value in series.points:
         if value not in seen:
@@ -196,7 +196,7 @@ def list_times(series: Series) -> list[float]:
 
 
 def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
-    """Yield series without their NaN and infinite points, which carry no information."""
+    """Yield series without NaN and infinite values, which contain no information."""
     for each in series:
         points = tuple(point for point in each.points if math.isfinite(point[1]))
         if points:
@@ -204,7 +204,7 @@ def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
 
 
 def _join(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Return series in which the points of all series with the same labels are joined."""
+    """Return the series, with series that have the same labels joined into one series."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     for each in series:
         found.setdefault(tuple(sorted(each.labels.items())), []).extend(each.points)
@@ -212,6 +212,6 @@ def _join(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def _list(names: Iterable[str]) -> str:
-    """Return a regular expression that matches the names, escaped for a PromQL string."""
+    """Return a regular expression that matches any of the names, escaped for a PromQL string."""
     pattern = "|".join(re.escape(name) for name in names)
     return pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -24,7 +24,7 @@ _LOWER_IS_BETTER = frozenset(
 _WORDS = re.compile(r"[a-z]+[0-9]*|[0-9]+")
 _TRAINING = frozenset({"train", "training"})
 _MOST_METRICS = 200
-# The exporter's own metrics, each with the name and split of the equivalent reported metric.
+# The exporter's own metrics, each with the name and split that a run would report for it.
 _OWN: Mapping[str, tuple[str, str]] = {
     "validation_accuracy": ("accuracy", "validation"),
     "validation_loss": ("loss", "validation"),
@@ -53,12 +53,12 @@ def read_targets(texts: Sequence[str]) -> dict[str, float]:
 
 
 def is_lower_better(name: str) -> bool:
-    """Return whether lower values of the metric with this name are better."""
+    """Return whether, for a metric of this name, a lower value is better."""
     return not _LOWER_IS_BETTER.isdisjoint(_WORDS.findall(name.lower()))
 
 
 def has_word(name: str, word: str) -> bool:
-    """Return whether a metric's name contains a word, as `val_iou`, `IoU/mean` and `mIoU` do."""
+    """Return whether a metric's name contains a word; `val_iou` and `mIoU` contain `iou`."""
     words = _WORDS.findall(name.lower())
     return any(each in {word, f"m{word}"} for each in words)
 
@@ -66,7 +66,7 @@ def has_word(name: str, word: str) -> bool:
 def find_best(archive: Archive, targets: Mapping[str, float]) -> tuple[Best, ...]:
     """Return each run's best value of each metric.
 
-    Metrics with targets come first; within each metric, training values come last.
+    Metrics with targets are first. The values of a metric on training data follow its other values.
     """
     by = "instance, run, name, split"
     found: dict[tuple[str, str, str, str], Best] = {}
@@ -97,7 +97,7 @@ def _keep(
 
 
 def _aim(best: Best, targets: Mapping[str, float]) -> Best:
-    """Return a best value with the target set for the metric's name or for a word in the name."""
+    """Return a best value with its target, which is set for the metric's name or a word in it."""
     wanted = targets.get(best.name)
     if wanted is None:
         wanted = next((value for name, value in targets.items() if has_word(best.name, name)), None)

@@ -1,8 +1,8 @@
 """Charts of a report as SVG, drawn by matplotlib, or as sparklines if matplotlib is missing.
 
-Colours are CSS variables of the page, which defines a light and a dark set. matplotlib draws with
-placeholder colours, which are replaced by the variables after drawing. The titles of bars and
-points are shown as tooltips.
+Colours are CSS variables of the page, which defines a light set and a dark set. matplotlib draws
+with placeholder colours, which are then replaced by the variables. The titles of bars and points
+are shown as tooltips.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # an optional package
 
 _FIRST_METRICS = ("loss", "iou", "dice", "accuracy")
 _MOST_PICTURES, _MOST_LABELS = 6, 8
-# The cause colours that are the easiest to distinguish.
+# The lines of runs use the cause colours that are the easiest to distinguish.
 _RUN_COLORS = (1, 3, 6, 5, 7, 9)
 _INK, _LINE = "#0102f0", "#0102f1"
 _GIB = float(1 << 30)
@@ -46,12 +46,12 @@ _Join = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A line of a chart, or one segment of each of the chart's bars.
+    """A line of a chart, or the segments of one colour in the bars of a chart.
 
     Attributes:
-        name: The course's name in the legend; an empty string if the chart has no other course.
+        name: The course's name in the legend; an empty string if the chart has only one course.
         color: The number of the course's colour, from 1.
-        values: The course's value for each slot, in base units; None draws a gap.
+        values: The course's value for each slot, in base units; None is drawn as a gap.
     """
 
     name: str
@@ -65,14 +65,13 @@ class Picture:
 
     Attributes:
         title: The chart's heading.
-        slots: The label on the time axis and the full name of each hour or day.
+        slots: The hours or days of the chart, each with its label on the time axis and full name.
         courses: The lines of the chart, or the segments of the chart's bars.
-        unit: The size of the value axis' unit, in base units.
+        unit: The unit of the value axis, in base units, such as 3600.0 for hours.
         write: A function that formats a value of the chart as text.
         is_stacked: Whether the courses are drawn as segments of bars instead of lines.
         has_zero: Whether the value axis starts at 0.
-        top: The upper end of the value axis in base units; if None, matplotlib chooses the upper
-            end.
+        top: The upper end of the value axis in base units; if None, the values determine it.
         target: The value that a dashed line marks, in base units; if None, no dashed line is drawn.
     """
 
@@ -134,7 +133,7 @@ def _list_metrics(
     slots: tuple[tuple[str, str], ...],
     lay: Callable[[Points, _Join], tuple[float | None, ...]],
 ) -> list[Picture]:
-    """Return a chart for each metric, with a line for each of the metric's best runs."""
+    """Return charts of metrics, each with a line for each of the metric's best runs."""
     every = dict.fromkeys((best.name, best.split) for best in report.runs.best)
     first = [key for word in _FIRST_METRICS for key in every if has_word(key[0], word)]
     pictures = []
@@ -165,7 +164,7 @@ def _list_expected(
     slots: tuple[tuple[str, str], ...],
     lay: Callable[[Points, _Join], tuple[float | None, ...]],
 ) -> list[Picture]:
-    """Return a chart for each expected figure of a run, with the expected value as target line."""
+    """Return charts of the runs' expected figures, each with the expected value as a target."""
     pictures = []
     for each in report.runs.expected[:_MOST_PICTURES]:
         name, write = FIGURES[each.figure]
@@ -177,7 +176,7 @@ def _list_expected(
 
 
 def _list_slots(report: Report) -> dict[str, tuple[str, str]]:
-    """Return the labels of a day's hours or a week's days, by a key unique within the period."""
+    """Return the label and full name of each hour (daily) or day (weekly), by a unique key."""
     slots = dict[str, tuple[str, str]]()
     for moment in range(int(report.begin), int(report.planned_end), 3600):
         when = read_clock(report, moment)
@@ -299,7 +298,7 @@ def _stand_in(color: int) -> str:
 
 
 def _remove(page: str, begin: str, end: str) -> str:
-    """Return a page without the parts that begin with one given text and end with another."""
+    """Return a page without the passages that start with the text `begin` and end with `end`."""
     first, *parts = page.split(begin)
     return "".join((first, *(part.partition(end)[2] for part in parts)))
 

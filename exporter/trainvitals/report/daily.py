@@ -76,7 +76,7 @@ def _list_status(report: Report) -> Section:
 
 
 def choose_attempts(attempts: tuple[Attempt, ...], *outcomes: str) -> list[Attempt]:
-    """Return the starts of runs that had one of the given outcomes."""
+    """Return the run starts that had one of the given outcomes."""
     return [each for each in attempts if each.outcome in outcomes]
 
 
@@ -187,7 +187,7 @@ def describe_training_time(report: Report) -> str:
 
 
 def describe_best_of(report: Report, word: str) -> str:
-    """Return a text with the best value among metrics whose name contains a word, such as `iou`."""
+    """Return a text with the best value of the metrics whose names contain a word such as `iou`."""
     if not report.runs.is_told:
         return explain_no_client(report)
     of_kind = [each for each in choose_best(report.runs.best) if has_word(each.name, word)]
@@ -217,7 +217,7 @@ def list_next(report: Report) -> Section:
 
 
 def compare(report: Report, before: Totals) -> tuple[Point, ...]:
-    """Return lines with key figures, each with its difference from the previous period."""
+    """Return lines with key figures, each compared with the figure of the previous period."""
     now, runs = report.accelerators, report.runs
     return (
         _compare_one("Experiments completed", runs.completed, before.completed, format_count),

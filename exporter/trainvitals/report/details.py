@@ -53,7 +53,7 @@ def list_details(report: Report) -> tuple[Section, ...]:
 
 
 def describe_busy(report: Report) -> str:
-    """Return a text with the busy share of accelerator time."""
+    """Return a text with the share of accelerator time in which accelerators were busy."""
     found = report.accelerators
     if found.busy_ratio is None:
         return explain_unknown(report, "no accelerator reports how busy it is")
@@ -61,7 +61,7 @@ def describe_busy(report: Report) -> str:
 
 
 def describe_energy(report: Report) -> str:
-    """Return a text with the energy that accelerators used, and with its cost if a price is set."""
+    """Return a text with the energy that accelerators used and, if a price is set, its cost."""
     found = report.accelerators
     if found.energy_joules is None:
         return explain_unknown(report, "no accelerator counts its energy or reports its power")
@@ -240,7 +240,7 @@ def _tabulate(
     first: Point | None = None,
     charts: tuple[Chart, ...] = (),
 ) -> Section | None:
-    """Return a section with a table and the number of omitted rows; None if the table is empty."""
+    """Return a section with a table and the number of omitted rows; None if there are no rows."""
     if not rows:
         return None
     rest = name_rest(len(every) - len(rows), ": --format json has all")

@@ -6,9 +6,9 @@ The document is one JSON object, encoded in UTF-8:
 
 `report` contains the attributes of `figures.Report` under their names, in base units: seconds,
 bytes, joules, watts, degrees Celsius, ratios from 0 to 1. Times are Unix seconds, and null means
-unknown. Nested objects contain the attributes of their classes in `figures` and `training`, lists
-are in the order given there, and a point of a time series is a pair `[time, value]`; the time is
-the end of the hour.
+unknown. Nested objects contain the attributes of their classes in `figures` and `training`, and
+lists are in the order stated there. A point of a time series is a pair `[time, value]`, in which
+the time is the end of the hour.
 
     kind                daily or weekly
     begin, planned_end  the period; end is earlier than planned_end if the period is not over
@@ -45,8 +45,8 @@ the end of the hour.
     advice              [{urgency, what, because}]: urgency 0 now, 1 soon, 2 when there is time
     gaps                [{what, why}]
 
-A reader of version 1 rejects documents of other versions, and documents with unknown attributes,
-without an attribute that has no default, with values of a wrong type or with non-finite numbers.
+A reader of version 1 rejects a document that has another version, an unknown attribute, a value of
+a wrong type or a non-finite number, or that lacks an attribute without a default.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def parse_document(text: str) -> Report:
     """Parse the JSON document of a report.
 
     Raises:
-        ConfigurationError: The text is not a valid report document; the message names the place of
-            the error.
+        ConfigurationError: The text is not a valid report document; the message names the invalid
+            attribute.
     """
     try:
         document = json.loads(text)
@@ -140,13 +140,15 @@ def _check(report: Report) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text to a file atomically; the file has mode 0600.
+    """Write a text to a file atomically, with mode 0600.
+
+    A path that is not a regular file, such as a pipe or /dev/stdout, is written directly.
 
     Raises:
         ConfigurationError: The file cannot be written.
     """
     try:
-        if path.exists() and not path.is_file():  # do not replace a pipe or /dev/stdout
+        if path.exists() and not path.is_file():  # not replaced by a regular file
             path.write_text(text, encoding="utf-8")
             return
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -13,7 +13,8 @@ from trainvitals.sources.prometheus import Points, Series
 
 _BY = "instance, run"
 _EPOCHS = "training_epoch{@run} + training_epoch_progress_ratio{@run} or training_epoch{@run}"
-# `*` keeps the labels of the run's series; each held accelerator has at most one memory series.
+# `*` keeps the labels of the run's series. The match is unique, because each held accelerator has
+# at most one memory series.
 _HELD = (
     "run:accelerator_held:bool{@run}"
     " * on (job, instance, uuid) group_left () accelerator_memory_used_bytes{@host}"
@@ -24,7 +25,7 @@ _Place = tuple[str, str]  # machine and run
 
 
 def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
-    """Return the expected and measured figures of runs, in the order of runs and machines."""
+    """Return the expected and measured figures of runs, sorted by run and machine."""
     paces = _find_expected(archive, "training_expected_epoch_seconds")
     sizes = _find_expected(archive, "training_expected_memory_bytes")
     found = [*_compare_pace(archive, paces), *_compare_memory(archive, sizes)]
@@ -32,7 +33,7 @@ def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
 
 
 def _find_expected(archive: Archive, metric: str) -> dict[_Place, float]:
-    """Return the latest value of each run's metric, without values that are 0 or negative."""
+    """Return each run's latest value of the metric by machine and run, if it is positive."""
     series = archive.ask_hours(
         "what is expected of runs",
         f"max by ({_BY}) (last_over_time({metric}{{@run}}[@hour]))",
@@ -55,12 +56,15 @@ def _compare_pace(archive: Archive, expected: dict[_Place, float]) -> Iterator[E
 
 
 def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float | None, Points]:
-    """Return a run's epochs per hour up to the last progress, and the epochs per hour in each hour.
+    """Return a run's epochs per hour until its last progress, and its epochs per hour by hour.
+
+    The first value is None if no progress is known.
 
     Args:
         points: The current epoch at each step, including the completed fraction of the epoch.
         begin: The start of the first hour, in Unix seconds.
-        longest: The maximum number of seconds between two points without a gap between them.
+        longest: The longest interval between two points, in seconds; a longer interval is a gap in
+            the data, which does not count.
     """
     gains, seconds = defaultdict[float, float](float), defaultdict[float, float](float)
     for (before, first), (after, last) in pairwise(_cut_standstill(points)):
@@ -75,7 +79,7 @@ def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float |
 
 
 def _cut_standstill(points: Points) -> Points:
-    """Return the points up to the last change, because metrics remain after a run has ended."""
+    """Return the points up to the last change; a run's metrics remain after the run has ended."""
     changes = [
         place for place, (before, after) in enumerate(pairwise(points), 1) if before[1] != after[1]
     ]

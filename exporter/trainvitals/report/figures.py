@@ -96,12 +96,13 @@ class Accelerators:
         memory_peak_bytes: The highest total of device memory in use on all accelerators.
         celsius: The temperature of the hottest accelerator at the end.
         hottest: The highest temperature of an accelerator in the period.
-        power_watts: The mean total power of all accelerators. Source: accelerator_power_watts.
+        power_watts: The mean of the total power of all accelerators. Source:
+            accelerator_power_watts.
         energy_joules: The energy used by all accelerators. Source: accelerator_energy_joules_total;
             for accelerators without this metric, accelerator_power_watts.
         is_energy_estimated: Whether part of the energy was derived from the power draw.
-        uses: The accelerator time of each use, in the order of `CAUSES`; an empty tuple if a query
-            was refused.
+        uses: The accelerator time of each use, in the order of `CAUSES`; an empty tuple if
+            Prometheus refused a query.
         busy_by_hour: The busy share of accelerator time in each hour; the time of a point is the
             end of the hour.
         joules_by_hour: The energy used in each hour; the time of a point is the end of the hour.
@@ -134,7 +135,7 @@ class Accelerators:
 
     @property
     def known_seconds(self) -> float:
-        """The accelerator time that is attributed to any use, in seconds."""
+        """The accelerator time that is attributed to a use, in seconds."""
         return sum(use.seconds for use in self.uses)
 
     @property
@@ -210,7 +211,7 @@ class Advice:
     """A recommendation that is derived from a figure of the report.
 
     Attributes:
-        urgency: The urgency of the action: 0 for now, 1 for soon, 2 for when there is time.
+        urgency: The urgency of the action: 0 (now), 1 (soon) or 2 (when there is time).
         what: The recommended action, as an imperative sentence.
         because: The figure on which the recommendation is based.
     """
@@ -227,8 +228,8 @@ class Totals:
     Attributes:
         begin: The start of the previous period, in Unix seconds.
         end: The end of the previous period, in Unix seconds.
-        completed: The number of starts of runs that finished.
-        failed: The number of starts of runs that failed.
+        completed: The number of run starts that finished.
+        failed: The number of run starts that failed.
         busy_ratio: The busy share of accelerator time.
         wasted_ratio: The wasted share of accelerator time.
         energy_joules: The energy used by all accelerators.
@@ -248,9 +249,9 @@ class Coverage:
     """The part of the period for which Prometheus has data.
 
     Attributes:
-        first: The time of the first data, in Unix seconds.
-        last: The time of the last data, in Unix seconds.
-        seconds: The total time for which there is data.
+        first: The time at which the data begins, in Unix seconds.
+        last: The time at which the data ends, in Unix seconds.
+        seconds: The total time for which there is data, in seconds.
         holes: The start and end of each interval without data, limited to the period.
     """
 
@@ -281,8 +282,8 @@ class Report:
         kind: The kind of the report: `daily` or `weekly`.
         begin: The start of the period, in Unix seconds.
         planned_end: The end of the period, in Unix seconds.
-        end: The end of the data, in Unix seconds: `planned_end`, or the time of the query if that
-            is earlier.
+        end: The end of the data, in Unix seconds: `planned_end`, or the time of the query if the
+            query is earlier.
         zone: The name of the time zone in which days start and end.
         utc_offset_seconds: The zone's offset from UTC at the start of the period and after each
             change, as pairs of the Unix time and the offset in seconds.
@@ -296,11 +297,12 @@ class Report:
         accelerators: Figures about the accelerators.
         incidents: The alerts that fired in the period, the most severe first.
         deaths: The container deaths in the period, the most frequent first.
-        before: Figures of the previous period; None if Prometheus has too little data about that
-            period.
+        before: Figures of the previous period; None if Prometheus has too little data about the
+            previous period.
         price: The price of electrical energy; None if no price is set.
         advice: The recommendations, the most urgent first.
-        gaps: The figures that are unknown because Prometheus refused their queries.
+        gaps: The figures that are unknown because Prometheus refused their queries or returned too
+            many series.
     """
 
     kind: Kind

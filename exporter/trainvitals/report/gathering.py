@@ -1,4 +1,4 @@
-"""Makes a report: runs the queries, compares the period with the previous one, and adds advice."""
+"""Creation of a report, with a comparison with the previous period and with recommendations."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _explain_emptiness(archive: Archive) -> str:
 
 
 def _look_back(archive: Archive) -> Totals | None:
-    """Return the previous period's figures; None if too little of that period has data."""
+    """Return the previous period's figures; None if too little of the previous period has data."""
     period = archive.period.step_back()
     before = Archive(archive.prometheus, period, archive.filters)
     coverage = find_coverage(before) if period.end > period.begin else None

@@ -19,7 +19,7 @@ _CORE = 'accelerator_temperature_celsius{@host, sensor="core"}'
 
 
 def find_accelerators(archive: Archive) -> Accelerators:
-    """Return figures about the accelerators; `count` is 0 if none was observed."""
+    """Return figures about the accelerators; `count` is 0 if no accelerator was observed."""
     there = archive.ask_hours(
         "how long accelerators were seen",
         f"{archive.step_seconds} * count_over_time((group by ({_BY})"
@@ -93,7 +93,7 @@ def _gain(counter: str) -> str:
 
 
 def _find_power(archive: Archive) -> float | None:
-    """Return the mean total power of the steps with known power; None if power is never known."""
+    """Return the mean of the total power, in watts; None if the power is unknown at all steps."""
     drawn = "sum(accelerator_power_watts{@host})"
     sums = archive.ask_hours("power", f"sum_over_time(({drawn})[@hour:@step])")
     counts = archive.ask_hours("power", f"count_over_time(({drawn})[@hour:@step])")
@@ -119,7 +119,7 @@ def _add_heat(archive: Archive, found: Accelerators) -> Accelerators:
 
 
 def _add_up(series: Iterable[Series], join: Callable[[list[float]], float] = math.fsum) -> Points:
-    """Join the values of all series at each time, and return the points with the oldest first."""
+    """Join the values of all series at each time; return one point per time, oldest first."""
     values: dict[float, list[float]] = {}
     for each in series:
         for moment, value in each.points:
@@ -132,7 +132,7 @@ def _take_one(series: tuple[Series, ...]) -> float | None:
 
 
 def find_coverage(archive: Archive) -> Coverage | None:
-    """Return the part of the period with data; None if Prometheus has no data for the period."""
+    """Return the part of the period that has data; None if no part of it has data."""
     found = archive.ask_moments("when there was data", f"count({_ANY}) > 0")
     if not found or not found[0].points:
         return None
@@ -147,7 +147,7 @@ def find_coverage(archive: Archive) -> Coverage | None:
 
 
 def _find_holes(moments: list[float], period: Period, step: int) -> tuple[tuple[float, float], ...]:
-    """Return the intervals without data; an interval of a single missing step is ignored."""
+    """Return the intervals without data, except intervals in which only one step is missing."""
     ends = [*moments, period.end + step]
     begins = [period.begin, *moments]
     return tuple(
@@ -162,7 +162,8 @@ def find_hosts(archive: Archive) -> Hosts:
     seen = archive.ask_hours(
         "the machines", f"group by (instance, environment, env) (last_over_time({_ANY}[@hour]))"
     )
-    # The memory of a machine that does not report available memory must not count as full.
+    # A machine that does not report its available memory must not count as a machine with full
+    # memory.
     total = "sum(memory_total_bytes{@host} and on (job, instance) memory_available_bytes{@host})"
     available = "sum(memory_available_bytes{@host})"
     all_bytes = archive.ask_end("memory", total)

@@ -60,7 +60,7 @@ def format_html(report: Report) -> str:
 
 
 def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Section:
-    """Return a section with its charts drawn and its consecutive text lines in one block."""
+    """Return a section with its charts drawn and consecutive text lines combined in a block."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     pieces: list[Table | list[Point]] = []
@@ -86,7 +86,7 @@ def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Secti
 
 
 def _mark(text: str) -> Markup:
-    """Return a text as HTML, with code in place of backticks and with a coloured severity."""
+    """Return a text as HTML, with text in backticks as code and a leading severity coloured."""
     from markupsafe import Markup, escape  # noqa: PLC0415
 
     first, blank, rest = text.partition(" ")

@@ -1,4 +1,4 @@
-"""Finds the alerts that fired and the containers that died, and how each incident ended."""
+"""The alerts that fired, how each incident ended, and the containers that died."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from trainvitals.sources.prometheus import QueryError, Series
 _BY = "alertname, severity, component, instance, run, name, kind, device, mountpoint"
 _FIRING = f'max by ({_BY}) (ALERTS{{@host, alertstate="firing", alertname!="Watchdog"}}%s)'
 _URGENCY: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2}
-# After a restart, Prometheus has no alerts for a short time; shorter pauses are ignored.
+# After a restart, Prometheus has no alerts for a short time. Pauses up to this length are ignored.
 _SHORTEST_PAUSE_SECONDS = 2 * MINUTE
-# An alert that seems to have fired for longer was recorded with a wrong clock.
+# If an alert seems to have fired for longer, the clock was wrong when the alert was recorded.
 _LONGEST_SECONDS = 30 * 86400
 
 # The exporter reports a rank for this long after the rank's end.
@@ -38,7 +38,7 @@ _Key = tuple[str, str, str, str]  # alert, severity, machine, subject
 
 @dataclass(slots=True)
 class _Course:
-    """The times at which an alert began and ceased to fire, and the alert's run or container."""
+    """The times at which an alert started and stopped firing, and the alert's run or container."""
 
     begins: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class _Course:
 
 
 def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tuple[Incident, ...]:
-    """Return the alerts that fired and how each ended, the most severe first.
+    """Return the alerts that fired and how each incident ended, the most severe first.
 
     Args:
         archive: The Prometheus server and the period.
@@ -59,7 +59,7 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
     summaries, gaps = _find_summaries(archive), len(archive.gaps)
     courses = _read_courses(archive)
     if len(archive.gaps) > gaps:
-        return ()  # without the ends, all alerts would seem to be firing
+        return ()  # without the end times, all alerts would seem to be firing
     found = []
     for key, course in courses.items():
         if archive.filters.runs and course.run not in archive.filters.runs:
@@ -215,7 +215,10 @@ def _write_verdict(
 def _choose_attempts(
     course: _Course, instance: str, runs: Runs, spans: Sequence[tuple[float, float]]
 ) -> list[Attempt]:
-    """Return the starts that failed or received SIGTERM while the alert fired, the latest first."""
+    """Return the run starts that failed or received SIGTERM, the latest first.
+
+    A start counts if it ended while the alert fired, or up to `_SHOWN_SECONDS` before.
+    """
     return [
         each
         for each in _list_attempts(course, instance, runs)

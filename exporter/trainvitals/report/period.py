@@ -1,8 +1,8 @@
 """The period of a report, which is a day or a week in a time zone.
 
-A day lasts from midnight to midnight in the time zone, and a week lasts from Monday to Monday; a
+A day lasts from midnight to midnight in the time zone, and a week lasts from Monday to Monday. A
 day on which daylight saving time begins or ends has 23 or 25 hours. If `until` is given, the period
-is the day or the seven days that end at that time.
+is the day or the seven days that end at the time `until`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Period:
         kind: The kind of the period: `daily` or `weekly`.
         begin: The start of the period, in Unix seconds.
         planned_end: The end of the period, in Unix seconds.
-        end: The end of the data, in Unix seconds: `planned_end`, or the time of the query if that
-            is earlier.
+        end: The end of the data, in Unix seconds: `planned_end`, or the time of the query if the
+            query is earlier.
         zone: The time zone in which days start and end.
     """
 
@@ -57,7 +57,7 @@ class Period:
         return datetime.fromtimestamp(moment, timezone.utc).astimezone(self.zone)
 
     def step_back(self) -> Period:
-        """Return the previous period, cut to the same duration if this period is not over."""
+        """Return the previous period; if this period is not over, both have the same duration."""
         begin = _shift(self.begin, self.zone, -_DAYS[self.kind])
         end = min(begin + self.seconds, self.begin) if not self.is_over else self.begin
         return Period(self.kind, begin, self.begin, end, self.zone)
@@ -83,8 +83,8 @@ def choose_period(
             period consists of whole days.
 
     Raises:
-        ConfigurationError: A value is not a date or time, both options are set, or less than one
-            minute of the period has passed.
+        ConfigurationError: A value is not a date or time, `until` is in the future, both options
+            are set, or less than one minute of the period has passed.
     """
     if until is not None:
         if day is not None:
@@ -169,7 +169,7 @@ def _read_until(text: str, now: float, zone: tzinfo) -> int:
 
 
 def _keep_in_reach(when: _Date) -> _Date:
-    """Return a date if datetime supports all days and weeks of the date's year.
+    """Return the given date if datetime supports all days and weeks of its year.
 
     Raises:
         ValueError: The date's year is not supported.
@@ -184,7 +184,7 @@ def _find_midnight(day: date, zone: tzinfo) -> int:
 
 
 def _shift(moment: int, zone: tzinfo, days: int) -> int:
-    """Return the same time of day a number of days later; a negative number means earlier."""
+    """Return the same time of day `days` days later, or earlier if `days` is negative."""
     clock = datetime.fromtimestamp(moment, timezone.utc).astimezone(zone)
     return int((clock + timedelta(days=days)).timestamp())
 

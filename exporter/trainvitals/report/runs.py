@@ -1,4 +1,4 @@
-"""Finds the runs in a period: each start of a run, and how the start ended."""
+"""The runs in a period: each start of a run, and how the start ended."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _OUTCOMES: Mapping[Reason | Request, Outcome] = {
     "terminated": "terminated",
     "unknown": "unknown",
 }
-# Processes of ranks that started within this time belong to one start, as launchers start them one
-# after another.
+# Launchers start the processes of ranks one after another. Processes that start within this time of
+# the previous process belong to the same start of the run.
 _TOGETHER_SECONDS = 60.0
 # The kernel reports process start times in clock ticks, and the system clock may be adjusted.
 _CLOCK_SECONDS = 1.0
 _BY_RANK = "instance, run, rank"
 # The durations of a run's phases add up to the run's age. The first phase may begin long after the
-# process, because imports take time and one process can train twice.
+# process starts, because imports take time and because one process can train twice.
 _PHASES = f"sum by ({_BY_RANK}) (last_over_time(training_phase_seconds_total{{@run}}[1m]%s))"
 # The sum of the phases is complete only after an orderly end.
 _ENDS = (
@@ -41,7 +41,7 @@ _ENDS = (
 )
 _SCRAPED = f"max by ({_BY_RANK}) (timestamp(training_phase_seconds_total{{@run}}))"
 _SPENT = f"sum by ({_BY_RANK}) (training_phase_seconds_total{{@run}})"
-# An end without a known reason is reported again, with the reason, within this time.
+# An end whose reason is unknown at first may be reported again with its reason within this time.
 _SAME_END_SECONDS = 30.0
 
 _Place = tuple[str, str]  # run and machine; the machine is empty for a run with ranks on several
@@ -67,7 +67,7 @@ class _Course:
             seconds.
         latest_starts: Upper bounds for the start times of the first phase, in Unix seconds.
         ends: The ends of the run's ranks, with times in Unix seconds.
-        codes: The exit codes by machine and rank, each with the Unix time at which it was reported.
+        codes: The exit codes by machine and rank, each with the Unix time of its report.
         is_alive: Whether a rank of the run was alive at the end of the period.
         is_silent: Whether a machine of the run did not respond at the end of the period.
     """
@@ -97,7 +97,7 @@ def find_runs(archive: Archive, targets: Mapping[str, float]) -> Runs:
     gaps = len(archive.gaps)
     courses = _read_courses(archive)
     if len(archive.gaps) > gaps:
-        return Runs()  # without the ends, all runs would seem to have vanished
+        return Runs()  # without the end times, all runs would seem to have vanished
     attempts = [
         attempt
         for place, course in courses.items()
@@ -183,7 +183,7 @@ def _name_rank(series: Series) -> str:
 
 
 def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
-    """Yield the starts of a run, each with the time and outcome of the start's end."""
+    """Yield the starts of a run, each with its end time and outcome."""
     starts = _list_starts(course)
     for start, following in zip_longest(starts, starts[1:]):
         until = following if following is not None else float("inf")
@@ -195,7 +195,7 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
             yield _make_attempt(run, course, began, None, "active", None, is_resumed=False)
             continue
         if ends and max(end.time for end in ends) < archive.period.begin:
-            continue  # The start ended in the previous period, and the exporter still reported it.
+            continue  # The start ended before the period, but the exporter still reported it.
         outcome, code = _find_outcome(ends, course, archive.thresholds)
         if not ends and is_last and course.is_silent:
             outcome = "unknown"
@@ -203,7 +203,7 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
 
 
 def _list_starts(course: _Course) -> list[float]:
-    """Return the start times of a run's processes, and of later starts within the same process."""
+    """Return the times at which a run was started, by new processes or again in a process."""
     starts = _gather(course.starts)
     for own in sorted(course.own_starts):
         latest = max((start for start in starts if start <= own), default=own)
@@ -213,9 +213,9 @@ def _list_starts(course: _Course) -> list[float]:
 
 
 def _find_own_start(course: _Course, start: float, until: float, archive: Archive) -> float:
-    """Return when a start's first phase began; if this time is unknown, when its processes began.
+    """Return when a start's first phase began; if unknown, when its processes started.
 
-    An upper bound may be too late by one step; an upper bound within the first step is therefore
+    An upper bound may be too late by one step. An upper bound within the first step is therefore
     ignored.
     """
     own = [each for each in course.own_starts if start - _CLOCK_SECONDS <= each < until]
@@ -224,7 +224,7 @@ def _find_own_start(course: _Course, start: float, until: float, archive: Archiv
 
 
 def _gather(moments: Iterable[float]) -> list[float]:
-    """Return the first start time of each group of starts that are at most a minute apart."""
+    """Group start times that follow each other within a minute; return each group's first time."""
     starts: list[float] = []
     latest = float("-inf")
     for moment in sorted(moments):
@@ -251,7 +251,11 @@ def _make_attempt(
 def _find_outcome(
     ends: Sequence[_End], course: _Course, thresholds: Thresholds
 ) -> tuple[Outcome, int | None]:
-    """Return a start's outcome and exit code, taken from the first rank that did not finish."""
+    """Return a start's outcome and exit code, taken from a rank that did not finish, if any.
+
+    This is the first rank that ended with an exception or an OOM kill, or else the first rank that
+    did not finish.
+    """
     if not ends:
         return "vanished", None
     known = [end for end in ends if not _is_superseded(end, ends)]
@@ -266,7 +270,7 @@ def _find_outcome(
 
 
 def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
-    """Return whether a rank's end of unknown reason was later reported with a reason."""
+    """Return whether an end without a known reason was also reported with the reason."""
     return end.reason == "unknown" and any(
         other.reason != "unknown"
         and other.rank == end.rank
@@ -276,7 +280,7 @@ def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
 
 
 def _find_code(end: _End, course: _Course) -> int | None:
-    """Return the first exit code reported after a rank's end, else the last one before the end."""
+    """Return the first exit code reported after a rank's end, else the last before the end."""
     codes = course.codes[end.rank]
     later = [each for each in codes if each[0] >= end.time]
     earlier = [each for each in codes if each[0] < end.time]

@@ -1,4 +1,4 @@
-"""Arranges the sections of a report: the head, the template's sections, then the details."""
+"""The order of a report's sections: the head, the template's sections, then the details."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_title(report: Report) -> str:
 
 
 def compose_head(report: Report) -> tuple[Point, ...]:
-    """Return the lines about the report's period and machines, and the limits of the data."""
+    """Return the head: lines about the period, the machines, and the limits of the data."""
     begin, end = read_clock(report, report.begin), read_clock(report, report.planned_end)
     zone = clean_name(report.zone)
     if report.kind == "daily" and (begin.hour, begin.minute) == (0, 0):

@@ -27,7 +27,7 @@ def format_markdown(report: Report) -> str:
     for section in compose(report):
         lines += ["", f"## {section.title}", ""]
         for piece in section.pieces:
-            # Without empty lines around it, Markdown treats a table as part of a list.
+            # Markdown treats a table without empty lines around it as part of a list.
             if lines[-1] and (isinstance(piece, Table) or lines[-1].startswith("|")):
                 lines.append("")
             lines += _tabulate_markdown(piece) if isinstance(piece, Table) else _mark(piece)
@@ -80,7 +80,7 @@ def _list(point: Point) -> Iterable[str]:
 
 
 def _tabulate(table: Table) -> Iterable[str]:
-    """Yield the lines of a table in columns, or row by row if the columns are too wide."""
+    """Yield a table in columns, or with two lines for each row if the columns are too wide."""
     rows = (table.head, *table.rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if sum(widths) + 2 * len(widths) > _WIDEST:

@@ -1,4 +1,4 @@
-"""Describes runs and their outcomes, alerts that fired, and containers that died.
+"""The figures about runs and their outcomes, alerts that fired, and containers that died.
 
 Times are in Unix seconds and durations in seconds. None means that a value is unknown; an unknown
 value is never 0.
@@ -36,12 +36,13 @@ class Attempt:
         run: The run's name, from the label `run`.
         instances: The machines with ranks of the run, sorted.
         started: The time at which the first phase began, in Unix seconds; the first phase may begin
-            long after the process.
+            long after the process started.
         ended: The time at which the last rank ended, in Unix seconds; None while the start is
             active, or if the start disappeared without a recorded end.
-        outcome: The outcome of the start, according to the first rank that did not finish.
-        exit_code: The exit code of the first rank that did not finish; None if the exit code is
-            unknown. Source: training_process_exit_code.
+        outcome: The outcome of the start: the outcome of the first rank that ended with an
+            exception or an OOM kill, else of the first rank that did not finish.
+        exit_code: The exit code of the same rank, or of a finished rank if all ranks finished; None
+            if the exit code is unknown. Source: training_process_exit_code.
         is_resumed: Whether the run was restarted after this start.
     """
 
@@ -56,7 +57,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A run without the training client; whether the run's process is alive is unknown.
+    """A run without the training client. It is unknown whether the run's process is alive.
 
     Attributes:
         run: The run's name, from the label `run`.
@@ -137,8 +138,8 @@ class Runs:
     """Figures about the training runs in a period.
 
     Attributes:
-        is_told: Whether an exporter reports runs; if an exporter does, an empty list of runs means
-            that no run was active.
+        is_told: Whether an exporter reports runs. If true, an empty list of runs means that no run
+            was active.
         attempts: The starts of runs that were active in the period, the latest first.
         observed: The runs that are known only from logs or event files.
         best: The best value that each run reported for each metric.
@@ -159,12 +160,12 @@ class Runs:
 
     @property
     def completed(self) -> int | None:
-        """The number of starts of runs that finished; None if no exporter reports runs."""
+        """The number of run starts that finished; None if no exporter reports runs."""
         return self._count({"completed"})
 
     @property
     def failed(self) -> int | None:
-        """The number of starts of runs that failed; None if no exporter reports runs."""
+        """The number of run starts that failed; None if no exporter reports runs."""
         return self._count(BAD)
 
     def _count(self, outcomes: AbstractSet[Outcome]) -> int | None:
@@ -184,13 +185,13 @@ class Runs:
 
     @property
     def unresumed(self) -> tuple[Attempt, ...]:
-        """The starts that failed and after which the run was not restarted."""
+        """The run starts that failed, if the run was not restarted afterward."""
         return tuple(each for each in self.attempts if each.outcome in BAD and not each.is_resumed)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An alert about one subject, with each time span in which it fired. Source: ALERTS.
+    """An alert about one subject, with each time span in which the alert fired. Source: ALERTS.
 
     Attributes:
         alert: The alert's name, from the label `alertname`.
@@ -199,7 +200,7 @@ class Incident:
         instance: The alert's machine; an empty string if the alert does not name a machine.
         subject: The alert's run, container, mount point or device; an empty string if the alert
             concerns the machine as a whole.
-        verdict: The alert's summary, with the reasons for which the alert's run or container ended.
+        verdict: The alert's summary, with the reasons why the alert's run or container ended.
         spans: The start and end of each time span in which the alert fired, in Unix seconds; if the
             alert was still firing, the last end is the end of the period.
         is_firing: Whether the alert was firing at the end of the period.
@@ -228,7 +229,7 @@ class Deaths:
     Attributes:
         instance: The machine's name, from the label `instance`.
         name: The container's name.
-        reason: The reason for which the container died; `docs/diagnosis.md` lists all reasons.
+        reason: The reason why the container died; `docs/diagnosis.md` lists all reasons.
         count: The number of deaths for this reason. Source: container_deaths_total.
         last: The time of the last death, in Unix seconds.
         is_running: Whether the container was running at the end of the period; None if the
@@ -244,7 +245,7 @@ class Deaths:
 
 
 def group_attempts(attempts: Iterable[Attempt]) -> dict[tuple[str, tuple[str, ...]], list[Attempt]]:
-    """Group starts by run and machines; groups are in the order of their first starts."""
+    """Group starts by run and machines, in the order in which the groups first occur."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Attempt]] = {}
     for each in attempts:
         grouped.setdefault((each.run, each.instances), []).append(each)
@@ -252,7 +253,7 @@ def group_attempts(attempts: Iterable[Attempt]) -> dict[tuple[str, tuple[str, ..
 
 
 def choose_best(best: Iterable[Best]) -> tuple[Best, ...]:
-    """Return the best value of each metric and split among all runs."""
+    """Return the best value among all runs for each metric and split."""
     chosen: dict[tuple[str, str], Best] = {}
     for each in best:
         other = chosen.get((each.name, each.split))
@@ -262,5 +263,5 @@ def choose_best(best: Iterable[Best]) -> tuple[Best, ...]:
 
 
 def is_better(one: Best, other: Best) -> bool:
-    """Return whether one value of a metric is better than another value of the metric."""
+    """Return whether `one` is a better value of a metric than `other`."""
     return one.value < other.value if one.is_lower_better else one.value > other.value

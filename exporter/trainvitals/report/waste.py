@@ -1,12 +1,12 @@
-"""Attributes each moment of accelerator time to exactly one use.
+"""The attribution of accelerator time to uses, in which each moment belongs to exactly one use.
 
-The state of an accelerator at each step of the period counts for the whole step; waiting for data
-and throttling count for their share of the step. The uses add up to the time for which accelerators
-were observed.
+The state of an accelerator at each step of the period counts for the whole step. Waiting for data
+and throttling count for their share of the step. The times of the uses add up to the time for which
+accelerators were observed.
 
 The label `gpu_uuid` of `training_rank_info` lists up to eight accelerators of a rank, separated by
-commas. PromQL cannot split a list, so a separate expression extracts each position of the list. On
-a machine where no rank has this label, all accelerators that a process holds are attributed to the
+commas. PromQL cannot split a list, so a separate expression extracts each item of the list. On a
+machine where no rank has this label, all accelerators that a process holds are attributed to the
 machine's runs.
 """
 
@@ -52,15 +52,15 @@ _SUMS: Final[Mapping[str, tuple[tuple[int, str], ...]]] = MappingProxyType(
         "lost": ((1, "lost"),),
     }
 )
-# A smaller time is a rounding error of sums and differences.
+# A shorter time is a rounding error of sums and differences.
 _NOTHING_SECONDS: Final = 1e-3
 
 
 def find_uses(archive: Archive) -> tuple[Use, ...]:
     """Return the accelerator time of each use, without uses that took no time.
 
-    The result is an empty tuple if a query was refused, because the remaining uses would not add up
-    to the time for which accelerators were observed.
+    The result is an empty tuple if Prometheus refused a query, because the remaining uses would not
+    add up to the time for which accelerators were observed.
     """
     gaps = len(archive.gaps)
     queries = _write(
@@ -97,7 +97,7 @@ def _add(terms: tuple[tuple[int, str], ...], parts: Mapping[str, Mapping[float, 
 
 
 def _write(holding: Holding, step_seconds: int, held_ratio: float) -> Mapping[str, str]:
-    """Return the queries by name; each query returns a share of each step for each accelerator."""
+    """Return the queries by name; a query yields, for each accelerator, a share of a step."""
     hold = holding.hold
     stalled, starting = hold(_STALLED), hold(_in_phase("init|compile"))
     evaluation = hold(_in_phase("validation|checkpoint"))
@@ -171,7 +171,7 @@ class Holding:
     most: int = 1
 
     def hold(self, condition: str) -> str:
-        """Return a query that yields 1 for each responding accelerator with a matching rank."""
+        """Return a query that yields 1 for each responding accelerator of a matching rank."""
         return f"(group by ({DEVICE}) ({self._place(condition)}) and on ({DEVICE}) {ANSWERS})"
 
     def hold_most(self, expr: str) -> str:
@@ -194,7 +194,7 @@ class Holding:
 
 
 def find_holding(archive: Archive) -> Holding:
-    """Return queries for the list lengths that occur; queries for short lists cost much less."""
+    """Return queries for eight accelerators per rank, or cheaper queries if one is enough."""
     found = archive.ask_hours(
         "ranks with several accelerators",
         'group(last_over_time(training_rank_info{@host, gpu_uuid=~".+,.+"}[@hour]))',
@@ -203,7 +203,7 @@ def find_holding(archive: Archive) -> Holding:
 
 
 def _cut_out(before: int) -> str:
-    """Return a query that adds the label `uuid` from a position in the list, counted from 0."""
+    """Return a query that adds the label `uuid` with the list item at index `before` (from 0)."""
     having = f'gpu_uuid=~"([^,]+,){{{before}}}.+"' if before else 'gpu_uuid!=""'
     taken = f"(?:[^,]+,){{{before}}}([^,]+).*"
     return (

@@ -90,7 +90,7 @@ def _list_utilization(report: Report) -> tuple[Point, ...]:
 
 
 def _describe_pattern(report: Report) -> str:
-    """Return a text with the days on which accelerators were the most and the least busy."""
+    """Return a text with the weekdays on which accelerators were most busy and least busy."""
     days: dict[str, list[float]] = {}
     for moment, ratio in report.accelerators.busy_by_hour:
         days.setdefault(f"{read_clock(report, moment - 1):%A}", []).append(ratio)

@@ -1,8 +1,8 @@
-"""The parts of a report that all formats share (text, Markdown, HTML), and recurring phrases.
+"""The elements of a report that all formats (text, Markdown, HTML) share, and recurring phrases.
 
-This module removes unsafe characters from names that the exporter does not control; each output
-format then applies its own escaping. Backticks mark code in every format, so apostrophes replace
-backticks in names.
+This module removes unsafe characters from names that the exporter does not control. Each output
+format then applies its own escaping. Backticks mark code in every format, so backticks in names are
+replaced by apostrophes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def clean_sentence(text: str) -> str:
 
 
 def join_names(names: Iterable[str], most: int = 12) -> str:
-    """Return a text with names, separated by commas, and the number of omitted names."""
+    """Return a text with up to `most` names, separated by commas, and the number of other names."""
     return join_with_count([clean_name(name) for name in names], most=most)
 
 
@@ -107,7 +107,7 @@ def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
 
 
 def explain_unknown(report: Report, why: str) -> str:
-    """Return the text for an unknown figure, with the reason and whether a query was refused."""
+    """Return the text for an unknown figure, with the possible reasons."""
     refused = ", or Prometheus refused the query: see What Is Not Known" if report.gaps else ""
     return f"{UNKNOWN}: {why}{refused}"
 
@@ -135,9 +135,9 @@ def format_cost(joules: float, price: Price) -> str:
 
 
 def read_clock(report: Report, moment: float) -> datetime:
-    """Convert Unix seconds to a time in the report's time zone; other years are clamped.
+    """Convert Unix seconds to a time in the report's time zone.
 
-    A moment before 1970 or after the latest supported year becomes the nearest supported moment.
+    A time before 1970 or after the latest supported year becomes the nearest supported time.
     """
     moment = min(max(0.0, moment), LATEST_TIME)
     offset = 0.0
@@ -158,7 +158,7 @@ def format_moment(report: Report, moment: float) -> str:
 
 
 def describe_outcome(attempt: Attempt) -> str:
-    """Return a text that describes how a start ended, with any exit code other than 0."""
+    """Return a text that describes how a start ended, with the exit code if it is not 0."""
     code = f" (exit code {attempt.exit_code})" if attempt.exit_code else ""
     return f"{attempt.outcome}{code}"
 
@@ -169,7 +169,7 @@ def name_metric(name: str, split: str) -> str:
 
 
 def describe_best(best: Best) -> str:
-    """Return a text with a best value and with the value's metric, run and target."""
+    """Return a text with a best value and its metric, run, machine and target."""
     where = f"{clean_name(best.run)} on {clean_name(best.instance)}"
     value = f"{format_value(best.value)}, {name_metric(best.name, best.split)} of {where}"
     if best.target is None:
@@ -180,7 +180,7 @@ def describe_best(best: Best) -> str:
 
 
 def describe_incident(report: Report, incident: Incident) -> str:
-    """Return one line about an incident: severity, alert, place, verdict, times and resolution."""
+    """Return a line about an incident: severity, alert, subject, verdict, times and resolution."""
     verdict = f": {clean_sentence(incident.verdict)}" if incident.verdict else ""
     return (
         f"{incident.severity or 'alert'} {name_incident(incident)}{verdict}; "

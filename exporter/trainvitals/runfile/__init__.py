@@ -1,9 +1,9 @@
 r"""The run file: one small file per rank, which contains the state of a training process.
 
-A trainer creates the file in the run directory and writes to the file through a memory mapping; the
+A trainer creates the file in the run directory and writes to the file through a memory mapping. The
 exporter reads the file. The trainer and the exporter communicate only through this file. The last
 record is preserved when a signal, even SIGKILL, terminates the trainer. `codec` and `traces`
-convert between the bytes and the objects defined here.
+convert between the bytes and the objects that represent them.
 
 **Name**: `RUN.RANK.PID.RANDOM.tv`, where RUN is the run name with all characters except letters,
 digits, `-` and `_` replaced. The name is never parsed; the header is authoritative. The file is
@@ -58,11 +58,11 @@ offset size   content
 **Records**: two rows of 8-byte words, `STEP_WORDS` (written on every step) and `STATE_WORDS`
 (written when one of the state words has changed). The first two words are u64: the sequence number
 (from 1; 0 marks an empty slot) and the number of words used. All other words of a record are f64.
-The first f64 word is the CLOCK_MONOTONIC time in nanoseconds. The value `ABSENT` means unknown, so
-that a NaN loss differs from a missing loss. The word after the used words contains the CRC-32 of
-all used words. Record number n is written to slot A if n is even and to slot B if n is odd, so that
-the other slot always contains the complete previous record. A reader uses the slot with the higher
-number among those with a correct CRC, and only the words that are within their bounds (see
+The first f64 word is the CLOCK_MONOTONIC time in nanoseconds. An unknown value is written as
+`ABSENT`, so that a NaN loss differs from a missing loss. The word after the used words contains the
+CRC-32 of all used words. Record number n is written to slot A if n is even and to slot B if n is
+odd, so that the other slot always contains the complete previous record. Of the slots whose CRC is
+correct, a reader uses the slot with the higher number. It limits the words to their bounds (see
 `bounds`).
 
 **Versions**: a new minor version only appends words. A reader uses the words of its own version;
@@ -123,7 +123,7 @@ BUCKET_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class Phase(IntEnum):
-    """A phase of a trainer; records contain the phase's number, and labels its lower-case name."""
+    """A phase of a trainer: records contain its number, and labels contain its lower-case name."""
 
     INIT = 0
     COMPILE = 1

@@ -1,7 +1,7 @@
 """The bounds of the words in a record, which are checked because a run file can be corrupt.
 
-A word outside its bounds becomes `ABSENT`, except that a measured value, such as a loss, becomes
-infinite.
+A word outside its bounds becomes `ABSENT`. As an exception, a measured value, such as a loss,
+becomes infinite or remains NaN.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def decode_state(data: bytes, at: int = STATE_AT) -> tuple[float, ...] | None:
 
 
 def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
-    """Return the time of the last phase change on CLOCK_MONOTONIC in nanoseconds, and the phase.
+    """Return the CLOCK_MONOTONIC time of the last phase change in nanoseconds, and the phase.
 
     Returns:
         The time and the phase; None if no phase has been recorded yet, or if this version does not
@@ -168,8 +168,8 @@ def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
     newest = max(began)
     if not 0 < newest < _MOST_SECONDS:
         return None
-    # The end of a step and the next phase can have the same time; the next phase has the higher
-    # number.
+    # The end of a step and the start of the next phase can have the same time. The next phase has
+    # the higher number.
     phase = len(began) - 1 - began[::-1].index(newest)
     return (int(newest * 1e9), phase) if phase < len(Phase) else None
 

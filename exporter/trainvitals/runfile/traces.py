@@ -33,7 +33,7 @@ class TraceRequest:
 
     Attributes:
         number: The number that identifies the request; never 0.
-        steps: The number of steps that are to be traced.
+        steps: The number of steps to trace.
         record_shapes: Whether to record the shapes of operator inputs.
         profile_memory: Whether to record the memory that operators allocate.
         with_stack: Whether to record the source lines that called the operators.
@@ -54,8 +54,8 @@ class TraceAnswer:
         number: The number of the request that is answered.
         stage: The stage that the trace has reached.
         steps: The number of steps traced so far.
-        text: The path of the trace, followed by a tab and a remark if there is a remark; if no
-            trace was taken, the reason.
+        text: The path of the trace, optionally followed by a tab and a remark; if no trace was
+            taken, the reason.
     """
 
     number: int = 0
@@ -87,7 +87,10 @@ def decode_trace_request(data: bytes, at: int = TRACE_AT) -> TraceRequest | None
 
 
 def encode_trace_answer(answer: TraceAnswer) -> bytes:
-    """Return an encoded trace answer, cut to fit, for the offset `TRACE_AT` + `TRACE_ANSWER_AT`."""
+    """Return an encoded trace answer, to be written at `TRACE_AT` + `TRACE_ANSWER_AT`.
+
+    The text of the answer is cut to the available space.
+    """
     most = TRACE_BYTES - TRACE_ANSWER_AT - _ANSWER.size
     text = answer.text.encode(errors="replace")[:most]
     crc = zlib.crc32(text)
@@ -95,7 +98,7 @@ def encode_trace_answer(answer: TraceAnswer) -> bytes:
 
 
 def decode_trace_answer(data: bytes, at: int = TRACE_AT + TRACE_ANSWER_AT) -> TraceAnswer:
-    """Return the answer to a trace request; an invalid or incomplete answer is returned empty."""
+    """Return the answer to a trace request; an empty answer if it is invalid or incomplete."""
     number, stage, steps, crc, length = _ANSWER.unpack_from(data, at)
     end = TRACE_BYTES - TRACE_ANSWER_AT
     text = data[at + _ANSWER.size : at + end][:length]

@@ -1,17 +1,17 @@
-"""Runs a command as a child process, and ends in the same way as the command.
+"""Runs a command as a child process, and exits in the same way as the command.
 
 The command inherits the standard streams, the terminal, the process group and the session, so that
-colours, prompts, progress bars, Ctrl-C and Ctrl-Z work as if the command ran alone. A signal that
-the kernel sends to the whole process group reaches the command directly; the other signals in
-`_FORWARDED` are forwarded.
+colors, prompts, progress bars, Ctrl-C and Ctrl-Z work as if the command ran alone. A signal that
+the kernel sends to the whole process group reaches the command directly. If another process sends
+a signal in `_FORWARDED` to this process, the signal is forwarded to the command.
 
-The signals are blocked before the command starts and are then received one after another, so that
-no signal is lost and the origin of each signal is known. The command starts with the signal mask
-that this process had before.
+The signals are blocked before the command starts, and are then received one after another.
+Therefore, no signal is lost, and the origin of each signal is known. The command starts with the
+signal mask that this process had before.
 
-This process adopts the orphans below the command, so that the kernel reports their exits to this
-process. This process does not wait for orphans: it ends when the command has ended, and the next
-subreaper or PID 1 adopts the processes that continue.
+This process adopts orphaned descendants of the command, so that the kernel reports their exits to
+this process. This process does not wait for orphans: it exits when the command has ended. The next
+subreaper or PID 1 then adopts the orphans that are still running.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FORWARDED = (
     signal.SIGUSR2,
     signal.SIGXCPU,
 )
-# Python ignores these signals itself, and an ignored signal is inherited.
+# Python ignores these signals, and a child process inherits an ignored signal.
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 _SI_KERNEL = 0x80
 _PR_SET_CHILD_SUBREAPER = 36
@@ -47,29 +47,29 @@ class Observer(Protocol):
     """A protocol for objects that follow the command; every method must return quickly."""
 
     def begin(self, pid: int) -> None:
-        """Begin to follow the command with this PID, which has just been started."""
+        """Start to follow the command, which has just started with this PID."""
         ...
 
     def note_exit(self, pid: int, start_ticks: int, exit_: Exit) -> None:
-        """Note that the command or an orphan below the command has ended."""
+        """Record that the command or an adopted orphan of the command has ended."""
         ...
 
     def resize(self) -> None:
-        """Adapt to the terminal's new size."""
+        """Respond to a change in the terminal's size."""
         ...
 
 
 def make_environment(
     environ: Mapping[str, str], *, name: str | None = None, run_dir: Path | None = None
 ) -> dict[str, str]:
-    """Return an environment for the command in which every Python process reports its training.
+    """Return the command's environment, which makes every Python process report its training.
 
-    With `TRAINVITALS_AUTOLOG=0` in the given environment, PYTHONPATH is not changed.
+    If the given environment contains `TRAINVITALS_AUTOLOG=0`, PYTHONPATH is not changed.
 
     Args:
         environ: The environment of this process.
         name: The name of the run; None to derive the name from the command.
-        run_dir: The run directory; None leaves the directory unchanged.
+        run_dir: The run directory; None to leave the run directory unchanged.
     """
     changed = dict(environ)
     if name is not None:
@@ -100,8 +100,8 @@ def run_command(
         command: The program and its arguments.
         environ: The environment of the command.
         observers: The objects that follow the command.
-        streams: The file descriptors that replace standard streams of the command, by the number
-            of the replaced stream.
+        streams: The file descriptors that replace the command's standard streams, by the number of
+            the standard stream.
 
     Returns:
         The command's exit code, or the negated signal number if a signal ended the command.
@@ -109,7 +109,7 @@ def run_command(
     Raises:
         ConfigurationError: The program cannot be started.
     """
-    # An ignored signal stays ignored, such as SIGHUP below nohup and SIGINT in the background.
+    # Ignored signals stay ignored, such as SIGHUP under nohup and SIGINT in a background job.
     heeded = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]
     awaited = {signal.SIGCHLD, signal.SIGWINCH, *heeded}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, no exit is reported
@@ -132,7 +132,9 @@ def _start(
     mask: Iterable[int],
     streams: Mapping[int, int],
 ) -> int:
-    """Start the command and return its PID; the command also inherits all other descriptors.
+    """Start the command and return its PID.
+
+    In addition to `streams`, the command inherits all inheritable file descriptors.
 
     Raises:
         ConfigurationError: The program cannot be started.
@@ -152,7 +154,11 @@ def _start(
 
 
 def _attend(pid: int, awaited: Iterable[int], observers: tuple[Observer, ...]) -> int:
-    """Forward signals and reap children until the command ends; return as `run_command` does."""
+    """Forward signals and reap children until the command ends.
+
+    Returns:
+        The command's exit code, or the negated signal number if a signal ended the command.
+    """
     while True:
         news = signal.sigwaitinfo(awaited)
         if news.si_signo == signal.SIGCHLD:
@@ -167,7 +173,12 @@ def _attend(pid: int, awaited: Iterable[int], observers: tuple[Observer, ...]) -
 
 
 def _reap(pid: int, observers: tuple[Observer, ...]) -> int | None:
-    """Reap every child that has ended; return the command's exit code, or None while it runs."""
+    """Reap every child that has ended.
+
+    Returns:
+        The command's exit code, or the negated signal number if a signal ended the command; None
+        if the command is still running.
+    """
     ended = os.WEXITED | os.WNOHANG
     while found := os.waitid(os.P_ALL, 0, ended | os.WNOWAIT):
         is_exit = found.si_code == os.CLD_EXITED
@@ -183,7 +194,7 @@ def _reap(pid: int, observers: tuple[Observer, ...]) -> int | None:
 
 
 def _adopt_orphans() -> None:
-    """Make this process the subreaper of orphans below the command, if the system supports it."""
+    """Make this process the subreaper of the command's orphans, if the system has subreapers."""
     import ctypes  # noqa: PLC0415 - few commands need it
 
     with suppress(OSError, AttributeError):
@@ -191,10 +202,10 @@ def _adopt_orphans() -> None:
 
 
 def end_alike(code: int) -> int:
-    """End this process by the signal that ended the command, or return the command's exit code.
+    """Return the command's exit code, or end this process by the signal that ended the command.
 
-    If the signal does not end this process, as in the case of PID 1 in a container, 128 plus the
-    signal number is returned, as a shell does.
+    A signal may fail to end this process, for example if the process is PID 1 in a container. In
+    this case, the function returns 128 plus the signal number, as a shell does.
 
     Args:
         code: The result of `run_command`.

@@ -18,7 +18,7 @@ class Coverage:
     """The processes that were seen below a command.
 
     Attributes:
-        pids: The PIDs of all processes.
+        pids: The PIDs of the processes.
         unreached: The reasons why Python processes cannot report their training, by PID.
     """
 
@@ -26,7 +26,10 @@ class Coverage:
     unreached: dict[int, str] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Add the processes below this process; a process that ends between calls is missed."""
+        """Add all current descendants of this process.
+
+        A process that starts and ends between two calls is missed.
+        """
         try:
             processes = psutil.Process().children(recursive=True)
         except psutil.Error:
@@ -41,7 +44,7 @@ class Coverage:
 
         Args:
             runs: The run name of each process that reported, by PID.
-            of_jax: The PIDs of the processes that imported JAX, whose own loops are not seen.
+            of_jax: The PIDs of the processes that imported JAX. JAX steps cannot be observed.
         """
         seen = count_noun(len(self.pids), "process", "processes")
         is_one = len(self.pids) == 1
@@ -59,7 +62,11 @@ class Coverage:
 
 
 def _find_obstacle(process: psutil.Process) -> str:
-    """Return why a Python process cannot report; an empty string for every other process."""
+    """Return why a Python process cannot report its training.
+
+    The result is an empty string if the process can report, is not a Python process or cannot be
+    read.
+    """
     try:
         words, name = process.cmdline(), process.name()
         if not name.startswith("python") or len(words) < 2:  # noqa: PLR2004 - a program and an option

@@ -1,4 +1,4 @@
-"""Reads the tracebacks from processes below a command, and finds the failure that ended it."""
+"""Reads the tracebacks of a command's processes, and finds the failure that ended the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.foreign_numbers import LATEST_TIME, is_within
 
 _MOST_BYTES = 65536
 _MOST_FILES = 64
-# A process that failed longer ago may have been expected to fail.
+# An earlier failure may have been expected by the command.
 _NEAR_SECONDS = 30.0
 
 
@@ -27,9 +27,11 @@ class Failure:
         pid: The PID of the process.
         time: The time when the exception ended the process, in Unix seconds.
         text: The exception's traceback.
-        is_rank: Whether a launcher set the process's rank; a rank's helper processes inherit it.
+        is_rank: Whether a launcher set a rank for the process; a rank's helper processes inherit
+            the rank.
         attempt: The number of previous restarts, as counted by the launcher.
-        is_of_thread: Whether the exception ended a thread other than the main one, and not the process.
+        is_of_thread: Whether the exception ended a thread other than the main thread, and not the
+            process.
     """
 
     pid: int
@@ -41,10 +43,10 @@ class Failure:
 
 
 class FailureDirectory:
-    """A directory of this user for the tracebacks of processes below a command.
+    """A directory, readable only by this user, for the tracebacks of processes below a command.
 
     Attributes:
-        path: The path of the directory; None if it cannot be created.
+        path: The path of the directory; None if the directory cannot be created.
     """
 
     def __init__(self) -> None:
@@ -57,7 +59,7 @@ class FailureDirectory:
             self.path = Path(self._directory.name)
 
     def read(self) -> list[Failure]:
-        """Return the failures whose files are valid; damaged files are skipped."""
+        """Return the failures in the directory; damaged files are skipped."""
         if self.path is None:
             return []
         with suppress(OSError):
@@ -85,9 +87,9 @@ def choose_failure(
 ) -> Failure | None:
     """Return the failure that ended an unsuccessful command; None if that failure is unknown.
 
-    The first rank that failed in the last attempt ended the other ranks and their launcher. If no
-    rank failed, the last process that failed ended the command. Failures more than 30 seconds
-    before the command's end are ignored.
+    If ranks failed, the result is the first failure of a rank in the last attempt, because this
+    failure ended the other ranks and their launcher. Otherwise, the result is the last failure of a
+    process. Failures more than 30 seconds before the command's end are ignored.
 
     Args:
         failures: The failures of processes below the command.
@@ -110,7 +112,7 @@ def choose_failure(
 
 
 def choose_thread_failure(failures: Iterable[Failure]) -> Failure | None:
-    """Return the last failure that ended a thread; None if there was none."""
+    """Return the last failure that ended a thread but not its process; None if no thread failed."""
     of_threads = (failure for failure in failures if failure.is_of_thread)
     return max(of_threads, key=lambda failure: failure.time, default=None)
 

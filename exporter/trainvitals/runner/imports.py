@@ -1,14 +1,15 @@
 """Calls an observer after the import of a framework, in processes below `trainvitals run`.
 
-This file is loaded by its path, also in interpreters that do not have the package `trainvitals`, so
-it imports only the standard library, and nothing at load time. The import watcher provides the
-package `trainvitals` to such an interpreter without an additional entry in `sys.path`, because the
-entry would also make the other packages in the same directory importable by the program.
+This file is loaded by its path, and also in interpreters that do not have the package
+`trainvitals`. Therefore, it imports only the standard library, and nothing but `sys` at load time.
+The import watcher makes the package `trainvitals` importable in such an interpreter. It does not
+add an entry to `sys.path`, because the program could then also import the other packages in the
+same directory.
 
 A finder at the front of `sys.meta_path` handles a few exact module names. The finder delegates the
 search to the other finders, and calls the module's observer after the module has been executed.
 This module holds no lock during the call. An observer's exception is discarded, and the observer is
-not called again. A module whose import fails is still watched.
+not called again. If the import of a module fails, the module is still watched.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _OWN = "trainvitals"
 _ENTRY = "trainvitals.runner.watchers"
-# The modules that are watched, with the function of `_ENTRY` that is called after their import.
+# The watched modules, each with the function in `_ENTRY` that is called after the module's import.
 _WATCHED = {
     "torch": "watch_torch",
     "torch.distributed.checkpoint": "watch_sharded_checkpoints",
@@ -45,7 +46,7 @@ class ImportWatcher:
 
     Args:
         package: The directory of the package `trainvitals`.
-        watched: For each watched module, the function that is called with the module.
+        watched: The function that is called with the imported module, by the name of the module.
     """
 
     def __init__(self, package: str, watched: dict[str, Callable[[ModuleType], object]]) -> None:
@@ -122,12 +123,13 @@ class _Loader:
 
 
 def watch_imports(package: str, own: dict[str, Callable[[ModuleType], object]]) -> None:
-    """Watch the imports of this process; later calls do nothing.
+    """Watch the imports of this process; later calls have no effect.
 
     Args:
         package: The directory of the package `trainvitals`.
-        own: More modules that are watched, which may have been imported; their functions raise no
-            exceptions and need no package `trainvitals`.
+        own: The functions for additional modules, by module name; such a function is called at once
+            if the module has already been imported. The functions must raise no exceptions and must
+            not need the package `trainvitals`.
     """
     if any(type(finder).__name__ == ImportWatcher.__name__ for finder in sys.meta_path):
         return

@@ -2,10 +2,10 @@
 
 The command keeps its standard input and its controlling terminal, so that prompts, `pdb`, Ctrl-C
 and Ctrl-Z do not pass through this process. An output stream that would go to a terminal is
-redirected to a pseudo-terminal of the same size and modes, so that the command uses colours and
-progress bars; any other output stream is redirected to a pipe. The output is passed on unchanged.
-Streams with the same destination share a pseudo-terminal or a pipe, which preserves the order of
-the output.
+redirected to a pseudo-terminal of the same size and modes, so that the command uses colors and
+progress bars. Any other output stream is redirected to a pipe. The output is forwarded unchanged.
+If both streams have the same destination, they share one pseudo-terminal or pipe, which preserves
+the order of the output.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _STREAMS = (1, 2)
 _CHUNK_BYTES = 65536
 _SIZE_BYTES = 8
 _OUTPUT_MODES = 1
-# The wait for more output after the command's end, and the maximum number of reads: a process that
-# continues may still write to the stream.
+# The wait for more output after the command has ended, and the maximum number of reads: a
+# descendant that is still running may write to the stream without end.
 _QUIET_SECONDS = 0.1
 _MOST_READS = 100
 
@@ -40,9 +40,9 @@ class _Channel:
     """A pseudo-terminal or pipe that replaces an output stream.
 
     Attributes:
-        target: The stream of this process to which the output is passed on; -1 if it has failed.
+        target: The stream of this process to which the output is written; -1 after a write error.
         source: The descriptor from which this process reads the output.
-        inner: The descriptor for the command; -1 after the command has inherited the descriptor.
+        inner: The descriptor that the command inherits; -1 after the command has started.
         is_terminal: Whether the channel is a pseudo-terminal.
     """
 
@@ -84,7 +84,7 @@ class OutputLog:
         self._pid = 0
 
     def begin(self, pid: int) -> None:
-        """Begin to copy the output of the command with this PID, started with `streams`."""
+        """Start to copy the output of the command, which was started with `streams`."""
         self._pid = pid
         for channel in self._channels:
             os.close(channel.inner)
@@ -131,7 +131,7 @@ class OutputLog:
         os.close(channel.source)
 
     def _pass_on(self, channel: _Channel) -> bool:
-        """Copy some output; return False if no output will follow or the target is closed."""
+        """Copy the available output; return False if the output or the target is closed."""
         try:
             data = os.read(channel.source, _CHUNK_BYTES)
         except OSError:  # all processes have closed the pseudo-terminal
@@ -160,7 +160,7 @@ def _open_channels() -> tuple[list[_Channel], dict[int, int]]:
     """Open the channels that replace the output streams.
 
     Returns:
-        The channels, and the channel descriptors for the command by the number of the stream.
+        The channels, and the descriptors that the command inherits, by stream number.
 
     Raises:
         OSError: A pseudo-terminal or pipe cannot be opened.
@@ -202,6 +202,6 @@ def _copy_size(terminal: int, other: int) -> None:
 
 def _write_all(descriptor: int, data: bytes) -> None:
     while data:
-        select.select((), (descriptor,), ())  # another program may have set a terminal not to block
+        select.select((), (descriptor,), ())  # a terminal may have been set to non-blocking mode
         with suppress(BlockingIOError):
             data = data[os.write(descriptor, data) :]

@@ -1,4 +1,4 @@
-"""Follows the run files of the processes below a command, and records how the processes ended."""
+"""Follows the run files of a command's processes, and records how the processes ended."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Exits = Mapping[tuple[int, int], Exit]
 
 
 class RankFollower:
-    """Follows the run files of the processes below a command, and notes how these processes end.
+    """Follows the run files of a command's processes, and writes notes about how the processes end.
 
-    The kernel reports the exits of the command and of orphans to this process. A process of the
-    same user can ask the kernel for the exits of other processes within a limited time (see
-    `Watch`). A note that the exporter has written is replaced only if it does not contain the exit.
+    The kernel reports the exits of the command and of adopted orphans to this process. For a short
+    time, the kernel also reports the exits of other processes of the same user; see `Watch`. A note
+    that the exporter has written is replaced only if the note does not contain the exit.
 
     Args:
         run_dir: The run directory.
         clock: A function that returns the current time, in Unix seconds.
-        since_ns: A time on CLOCK_MONOTONIC, in nanoseconds. A run file that was created before this
-            time belongs to an earlier process with the same PID.
+        since_ns: The time on CLOCK_MONOTONIC, in nanoseconds, before which the command had not
+            started. An older run file belongs to an earlier process with the same PID.
 
     Attributes:
         runs: The run name of each process that reported, by PID.
@@ -53,7 +53,7 @@ class RankFollower:
 
         Args:
             pids: The PIDs of all processes that were seen below the command.
-            exits: The exits of this process's children that have ended, by PID and start time.
+            exits: The exits of this process's children, by PID and start time in clock ticks.
         """
         living = set()
         now = self._clock()
@@ -93,7 +93,10 @@ class RankFollower:
 
 
 def _find_last_lives(files: Iterable[SeenFile]) -> set[FileKey]:
-    """Return the last run file of each process; a process that calls `exec` may create another."""
+    """Return the key of each process's last run file.
+
+    A process that calls `exec` may create more than one run file.
+    """
     lives: dict[tuple[int, int], tuple[float, FileKey]] = {}
     for file in files:
         identity = file.record.identity

@@ -1,7 +1,7 @@
 """Follows a command and the processes below it, and records how they ended.
 
-The work is done on a separate thread, so that a run directory that does not respond does not delay
-signals or the command's exit.
+A separate thread follows the processes. Therefore, a run directory that does not respond delays
+neither signals nor the command's exit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Supervision:
         name: The run name that the user gave; None if the user gave no name.
         output: The log of the command's output; None if the output is not logged.
         clock: A function that returns the current time, in Unix seconds.
-        kmsg: The device of the kernel log, which is read if SIGKILL ended the command.
+        kmsg: The path of the kernel log's device, which is read if SIGKILL ended the command.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Supervision:
         self._ranks: RankFollower | None = None
 
     def begin(self, pid: int) -> None:
-        """Begin to follow the command with this PID."""
+        """Start to follow the command with this PID."""
         self._pid = pid
         self._thread.start()
 
@@ -99,10 +99,11 @@ class Supervision:
         """Ignore the terminal's new size."""
 
     def end(self) -> str:
-        """Write the last notes after the command's end.
+        """Write the last notes after the command has ended.
 
         Returns:
-            A line about the processes and, if a signal ended the command, about the signal.
+            A line that describes the processes. If a signal ended the command, the line also names
+            the signal.
         """
         os.close(self._waker)
         self._thread.join(_END_SECONDS)
@@ -139,7 +140,11 @@ class Supervision:
         ranks.close()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for some seconds, a new run file or a rank's end; return whether to stop."""
+        """Wait for a new run file or a rank's exit, for at most some seconds.
+
+        Returns:
+            Whether the command has ended.
+        """
         until = time.monotonic() + seconds
         before = _read_change(self._run_dir)
         with _Watches(self._ranks.living if self._ranks is not None else ()) as watches:
@@ -159,7 +164,7 @@ class Supervision:
         return None if found is None else found.text[-MOST_ERROR_CHARACTERS:]
 
     def _write_note(self) -> None:
-        """Write the launch note if the launch has a run and the note has changed."""
+        """Write the launch note if the launch has a name or a run and the note has changed."""
         runs = sorted(set(self._ranks.runs.values()))[:MOST_RUNS] if self._ranks is not None else []
         found = choose_thread_failure(self.failures.read())
         thread_error = None if found is None else found.text[-MOST_ERROR_CHARACTERS:]
@@ -181,9 +186,10 @@ class Supervision:
 
 
 def describe_signal_end(launch: Launch, pid: int, kmsg: Path) -> str:
-    """Return a clause about the signal that ended a command; empty if no signal ended it.
+    """Return a clause that names the signal that ended a command; empty if no signal ended it.
 
-    The sender of SIGKILL is known only if the kernel log contains an OOM kill of the command.
+    The clause names the sender of SIGKILL only if the kernel log contains an OOM kill of the
+    command.
     """
     if launch.signal is None:
         return ""
@@ -202,14 +208,14 @@ def describe_signal_end(launch: Launch, pid: int, kmsg: Path) -> str:
 class _Watches:
     """Process file descriptors (pidfds) that report when processes end.
 
-    Before Linux 6.15, the kernel reports how a process exited only until the parent has waited for
-    the process, so the exit must be read immediately.
+    Before Linux 6.15, the kernel reports how a process exited only until the process's parent has
+    waited for the process. Therefore, the exit must be read immediately.
     """
 
     def __init__(self, pids: Collection[int]) -> None:
         self._descriptors: list[int] = []
         for pid in pids:
-            with suppress(OSError, AttributeError):  # it has ended, or Python is too old
+            with suppress(OSError, AttributeError):  # the process has ended, or Python is too old
                 self._descriptors.append(os.pidfd_open(pid))
 
     def __enter__(self) -> _Watches:  # noqa: PYI034 - typing.Self requires 3.11
@@ -220,11 +226,11 @@ class _Watches:
             os.close(descriptor)
 
     def wait(self, wake: int, seconds: float) -> set[int]:
-        """Return the descriptors that are ready; an empty set if none is ready in time.
+        """Return the descriptors that are ready; an empty set if the wait times out.
 
         Args:
-            wake: A further descriptor that is waited for.
-            seconds: The maximum time to wait.
+            wake: An additional descriptor to wait for.
+            seconds: The maximum time to wait, in seconds.
         """
         poll = select.poll()
         for descriptor in (wake, *self._descriptors):
@@ -244,7 +250,7 @@ def _discard_old(folder: int, oldest: float) -> None:
 
     Args:
         folder: A descriptor of the run directory.
-        oldest: The Unix time; notes that were last written before this time are removed.
+        oldest: A Unix time, in seconds. Notes that were last written before this time are removed.
     """
     for name in os.listdir(folder):
         with suppress(OSError):

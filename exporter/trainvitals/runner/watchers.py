@@ -1,6 +1,6 @@
-"""Observes PyTorch and adds callbacks to other frameworks after these have been imported.
+"""Observes PyTorch and adds callbacks to other frameworks, after the framework has been imported.
 
-Each function is called with the imported module (see `imports`).
+Each function is called with the imported module; see `imports`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainvitals.training.autolog.observer import Autolog
 
 def watch_torch(torch: ModuleType) -> None:
     """Observe PyTorch's training loops in this process."""
-    if Autolog.active is not None:  # the module was loaded a second time
+    if Autolog.active is not None:  # PyTorch was loaded a second time
         return
     Autolog(torch).install()
     for name, watch in _PARTS_OF_TORCH.items():
@@ -26,7 +26,7 @@ def watch_torch(torch: ModuleType) -> None:
 
 
 def watch_sharded_checkpoints(module: Any) -> None:  # noqa: ANN401 - `torch.distributed.checkpoint`
-    """Observe the checkpoints that all ranks write together."""
+    """Observe the checkpoints that all ranks save together with PyTorch."""
     if Autolog.active is not None:
         Autolog.active.watch_saving(module, "save")
         Autolog.active.watch_saving(module, "async_save")
@@ -51,7 +51,7 @@ def watch_safetensors(module: Any) -> None:  # noqa: ANN401 - `safetensors.torch
 
 
 def watch_stateful_loader(module: Any) -> None:  # noqa: ANN401 - `torchdata.stateful_dataloader…`
-    """Observe the batches from torchdata's loaders."""
+    """Observe the batches that torchdata's data loaders return."""
     if Autolog.active is not None:
         Autolog.active.watch_loader(module._BaseDataLoaderIter)  # noqa: SLF001 - no public one
 
@@ -96,8 +96,8 @@ def watch_transformers(module: Any) -> None:  # noqa: ANN401 - `transformers.tra
 def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.trainer.trainer`
     """Add `ResourceMonitorCallback` to each Lightning trainer that does not have this callback.
 
-    A Lightning entry point is not used: it would load the package in every Lightning training, even
-    without `trainvitals run`, and only in the environment in which the package is installed.
+    A Lightning entry point is not used. It would load the package in every Lightning training, even
+    without `trainvitals run`, and would work only in the environment that contains the package.
     """
     trainer = module.Trainer
     original = trainer.__init__
@@ -125,17 +125,20 @@ def watch_lightning(module: Any) -> None:  # noqa: ANN401 - `lightning.pytorch.t
 
 
 def _write_nothing(_: str) -> None:
-    """Discard text; a module-level function, so that a trainer that refers to it can be pickled."""
+    """Discard the text.
+
+    This is a module-level function, so that a trainer that refers to the function can be pickled.
+    """
 
 
 class _Keras:
-    """The batch size of the latest Keras training data; None if the batch size is unknown."""
+    """The batch size of the most recent Keras data set; None if the batch size is unknown."""
 
     batch_size: int | None = None
 
 
 def watch_keras_data(module: Any) -> None:  # noqa: ANN401 - `keras.src.trainers.epoch_iterator`
-    """Keep the batch size, which Keras does not pass to callbacks."""
+    """Record the batch size, which Keras does not pass to callbacks."""
     iterator = module.EpochIterator
     original = iterator.__init__
 
@@ -149,7 +152,7 @@ def watch_keras_data(module: Any) -> None:  # noqa: ANN401 - `keras.src.trainers
 
 
 def watch_keras(module: Any) -> None:  # noqa: ANN401 - `keras.src.callbacks.callback_list`
-    """Add `TrainvitalsCallback` to each Keras training that does not have this callback."""
+    """Add `TrainvitalsCallback` to each call of Keras's `fit` that does not have this callback."""
     container = module.CallbackList
     original = container.__init__
 

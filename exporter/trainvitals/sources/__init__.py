@@ -1,1 +1,1 @@
-"""The data sources, which return frozen dataclasses in base units, independently of Prometheus."""
+"""The data sources, which do not use Prometheus and return frozen dataclasses in base units."""

@@ -1,8 +1,8 @@
 """Read the firing alerts from a Prometheus server.
 
 While callers read the alerts, Prometheus is queried in the background, at most once every
-`INTERVAL_SECONDS`. A read returns the latest answer; only a caller that shows the alerts a single
-time waits for the first answer.
+`INTERVAL_SECONDS`. A call returns the latest answer. Only a caller that shows the alerts once waits
+for the first answer.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Alert:
         severity: The alert's severity: `critical`, `warning` or `info`.
         subject: The device, run or container that the alert concerns; empty if the alert concerns
             the whole machine.
-        summary: The alert's annotation `summary`, otherwise `description`; empty if the alert has
-            neither annotation.
-        since: The time since which the alert's expression has held, in seconds since 1970; None if
-            Prometheus does not report the time.
+        summary: The alert's annotation `summary`, or `description` if there is no summary; empty if
+            the alert has neither annotation.
+        since: The time when the alert became active, in seconds since 1970; None if Prometheus does
+            not report this time.
         is_elsewhere: Whether the alert concerns another machine.
     """
 
@@ -57,7 +57,7 @@ class Alert:
 
 
 def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, ...]:
-    """Return the firing alerts of this machine, then of other machines, each sorted by severity.
+    """Return at most 256 firing alerts, this machine's alerts first, then sorted by severity.
 
     An alert without a known severity, such as a watchdog that always fires, is not returned.
 
@@ -78,8 +78,7 @@ class FiringAlerts:
     """Keeps the firing alerts up to date while callers read the alerts.
 
     Args:
-        fetch: A function that queries Prometheus for the active alerts, and that may raise
-            SourceError.
+        fetch: A function that queries Prometheus for the active alerts; it may raise SourceError.
         hostname: This machine's name.
         monotonic: A monotonic clock, in seconds.
     """
@@ -100,20 +99,23 @@ class FiringAlerts:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is no recent answer and no recent failure, so that a caller should wait."""
+        """Whether Prometheus has neither answered nor failed recently.
+
+        If so, a caller should wait for an answer.
+        """
         with self._changed:
             return not self._is_known(self._monotonic())
 
     def latest(self, wait_seconds: float = 0.0) -> tuple[Sequence[Alert] | None, str]:
-        """Return the firing alerts, or why the alerts are unknown; start a query if a query is due.
+        """Return the firing alerts, or why they are unknown; start a query if a query is due.
 
         Args:
             wait_seconds: The maximum time to wait for an answer if there is neither a recent
                 answer nor a recent failure.
 
         Returns:
-            The alerts and an empty string, or None and the reason if Prometheus has not answered
-            recently.
+            The alerts and an empty string. If Prometheus has not answered recently, None and the
+            reason.
         """
         with self._changed:
             now = self._monotonic()
@@ -145,7 +147,7 @@ class FiringAlerts:
 
 
 def follow_alerts(url: str, hostname: str, *, flag: str) -> FiringAlerts:
-    """Return the firing alerts from the Prometheus server at an address, kept up to date.
+    """Return an object that keeps the firing alerts from a Prometheus server up to date.
 
     Args:
         url: The server's address, in the form `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.

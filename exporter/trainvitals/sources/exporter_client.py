@@ -48,7 +48,7 @@ class Address:
         is_tls: Whether the exporter uses TLS.
         host: The exporter's hostname or IP address.
         port: The exporter's port.
-        prefix: The prefix of the exporter's URL paths, for example behind a proxy; empty if the
+        prefix: The prefix of the exporter's URL paths, which a proxy may require; empty if the
             paths have no prefix.
         user: The user name in the URL; None if the URL contains no user name.
     """
@@ -84,11 +84,12 @@ class Credentials:
 def parse_url(text: str) -> Address:
     """Parse the value of `--url`.
 
-    The value is `http://HOST:PORT`, `https://HOST`, or `HOST` for port 9200.
+    Examples of the value are `http://HOST:PORT`, `https://HOST` and `HOST`. If the value does not
+    contain a scheme, the default port is 9200.
 
     Raises:
-        ConfigurationError: The text is not a valid URL, or contains a password, which other users
-            of the machine could see.
+        ConfigurationError: The text is not a valid URL, or it contains a password. Other users of
+            the machine could see the password.
     """
     is_bare = "://" not in text
     try:
@@ -125,7 +126,7 @@ def find_credentials(
 ) -> Credentials | None:
     """Return the credentials for an exporter; None if no credentials are configured.
 
-    The credentials come from the flags and the environment, otherwise from `~/.netrc`.
+    The flags, the user name in the URL and the environment take precedence over `~/.netrc`.
 
     Args:
         address: The exporter's address.
@@ -136,8 +137,8 @@ def find_credentials(
         netrc_path: The path of `~/.netrc`, which need not exist.
 
     Raises:
-        ConfigurationError: A user is set without a password, `--password-file` is set without a
-            user, or a file cannot be read.
+        ConfigurationError: A user is set and no password is found, `--password-file` is set without
+            a user, or a file cannot be read.
     """
     known = _read_netrc(netrc_path, address.host)
     user = user or address.user
@@ -175,18 +176,18 @@ HERE = Address(is_tls=False, host="127.0.0.1", port=_DEFAULT_PORT)
 
 
 def listens(address: Address) -> bool:
-    """Return whether a server accepts connections at an address, with a short timeout."""
+    """Return whether a server at an address accepts a connection within a short timeout."""
     with suppress(OSError), socket.create_connection((address.host, address.port), _QUICK_SECONDS):
         return True
     return False
 
 
 class RemoteError(TrainvitalsError):
-    """The error for an exporter that does not answer or whose answer is invalid."""
+    """The error that is raised if an exporter does not answer or its answer is invalid."""
 
 
 class ExporterClient:
-    """Queries an exporter, with a new connection for each request.
+    """Queries an exporter over a new connection for each request.
 
     Args:
         address: The exporter's address.
@@ -212,8 +213,8 @@ class ExporterClient:
         """Return the exporter's overview document.
 
         Raises:
-            RemoteError: The document cannot be fetched; the message states the reason and, if a
-                remedy is known, the remedy.
+            RemoteError: The document cannot be fetched. The message states the reason and, if
+                known, the remedy.
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         connection = self._connect()
@@ -268,7 +269,7 @@ def make_context(ca_file: Path | None) -> ssl.SSLContext:
             certificate authorities.
 
     Raises:
-        ConfigurationError: The file with the certificate authorities cannot be used.
+        ConfigurationError: `ca_file` cannot be read or contains no certificate.
     """
     import ssl  # noqa: PLC0415 - only with https
 

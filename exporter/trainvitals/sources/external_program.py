@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# The major and minor version.
+# A major and a minor version number.
 Version = tuple[int, int]
 
 _VERSION_SECONDS = 30.0
@@ -21,7 +21,7 @@ def run(
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program without input, and return its exit code and its output as text.
+    """Run a program with empty standard input, and return its exit code and its text output.
 
     Args:
         command: The program and the program's arguments.
@@ -47,7 +47,7 @@ def run(
 
 
 def stop(process: subprocess.Popen[Any], *, timeout_seconds: float) -> int:
-    """Terminate a program, or kill it if it does not end in time, and return its exit code."""
+    """Terminate a program, and return its exit code; kill the program after the timeout."""
     process.terminate()
     try:
         return process.wait(timeout_seconds)

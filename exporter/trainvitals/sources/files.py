@@ -1,6 +1,6 @@
 """Read small files in `/proc` and `/sys` repeatedly.
 
-Opening a file in `/proc` or `/sys` costs more than reading the file, so each file is kept open.
+Opening a file in `/proc` or `/sys` takes longer than reading the file, so each file is kept open.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from trainvitals.errors import SourceError
 
 try:
     import resource
-except ImportError:  # Windows does not have this module
+except ImportError:  # the module is not available on Windows
     resource = None  # type: ignore[assignment]
 
 _CHUNK_BYTES = 1 << 16
-# Run files and clients need descriptors more than files that are kept open only to save time.
+# The share of file descriptors up to which files are kept open; the rest is for run files and
+# clients.
 _SHARE = 0.5
 
-# The errors for a file whose subject does not exist: a missing file, a process that has ended
-# (ESRCH), a device that was removed (ENODEV), or a feature that is disabled (EOPNOTSUPP).
+# The errors that mean that there is nothing to read: the file does not exist, the process has ended
+# (ESRCH), the device was removed (ENODEV), or the kernel feature is disabled (EOPNOTSUPP).
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP})
 
 
@@ -34,8 +35,7 @@ class Roots:
     Attributes:
         procfs: The host's `/proc`.
         sysfs: The host's `/sys`.
-        rootfs: The host's root directory; in a container, the mount point of the host's root
-            directory.
+        rootfs: The host's root directory, or in a container the mount point of that directory.
     """
 
     procfs: Path = Path("/proc")
@@ -44,10 +44,10 @@ class Roots:
 
 
 def has_room(descriptor: int, share: float) -> bool:
-    """Return whether fewer file descriptors than a share of the limit are in use.
+    """Return whether the number of used file descriptors is below a share of the limit.
 
-    The kernel assigns the lowest free number, so the number of a new file descriptor shows how many
-    file descriptors are in use.
+    The kernel assigns the lowest free number, so the number of a new file descriptor is an estimate
+    of how many file descriptors are in use.
     """
     if resource is not None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -78,11 +78,11 @@ class KeptFile:
         self._poll: select.poll | None = None
 
     def read(self) -> bytes | None:
-        """Read the whole file, from the start of the file.
+        """Read the whole file from its start.
 
         Returns:
-            The contents of the file; None if the file does not exist, or if the file's subject no
-            longer exists or is disabled in the kernel.
+            The contents of the file; None if the file does not exist, if its process or device no
+            longer exists, or if the kernel feature is disabled.
 
         Raises:
             SourceError: The file exists but cannot be read.
@@ -94,7 +94,7 @@ class KeptFile:
                     return data
                 return _read_on(self._descriptor, data)
             except OSError:
-                self.close()  # the process or device is gone; a new one may have the name
+                self.close()  # another process or device may now have the name
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             data = _read_on(self._descriptor, b"")
@@ -110,7 +110,7 @@ class KeptFile:
         return data
 
     def require(self) -> bytes:
-        """Read the whole file, which exists on every machine.
+        """Read the whole file, which must exist on every machine.
 
         Raises:
             SourceError: The file does not exist or cannot be read.
@@ -123,9 +123,9 @@ class KeptFile:
     def unchanged(self) -> bool:
         """Return whether the kernel reports that the file is unchanged since the last read.
 
-        The kernel reports changes of `mountinfo`: the file is ready with POLLPRI after a mount was
-        added or removed. A file that does not report changes, such as a regular file, is always
-        ready with POLLOUT and therefore counts as changed.
+        For `mountinfo`, the kernel reports POLLPRI after a mount was added or removed. For a file
+        without such reports, such as a regular file, the kernel always reports POLLOUT, so the file
+        counts as changed.
         """
         if self._descriptor is None:
             return False
@@ -143,7 +143,7 @@ class KeptFile:
 
 
 def _explain_absence(path: Path) -> str:
-    """Return the reason why a file that exists on every machine may be missing, and the remedy."""
+    """Return why a file that should exist on every machine may be missing, and the remedy."""
     missing = path
     while not missing.parent.exists():
         missing = missing.parent
@@ -159,9 +159,9 @@ def _explain_absence(path: Path) -> str:
 
 
 def _read_on(descriptor: int, data: bytes) -> bytes:
-    """Return a file's whole contents, given the first bytes of the file.
+    """Read the rest of a file, and return its whole contents, which begin with `data`.
 
-    An empty read marks the end of the file.
+    The file has been read to its end when a read returns no bytes.
     """
     while more := os.pread(descriptor, _CHUNK_BYTES, len(data)):
         data += more
@@ -169,11 +169,11 @@ def _read_on(descriptor: int, data: bytes) -> bytes:
 
 
 def read_small(path: Path) -> str | None:
-    """Read a small file that is rarely needed, and strip surrounding white space.
+    """Read a small file once, and strip surrounding white space.
 
     Returns:
         The text of the file; None if the file does not exist, is empty, or cannot be read. For
-        example, reading the speed of a network interface that is down fails with EINVAL.
+        example, a read of the speed of a network interface that is down fails with EINVAL.
     """
     try:
         return path.read_text(errors="replace").strip() or None

@@ -40,8 +40,8 @@ def build_opener(
     Args:
         uses_proxy: Whether the opener uses the proxy that the environment specifies. A proxy cannot
             reach this machine's loopback addresses.
-        follows_redirects: Whether the opener follows redirects; use True only for files that are
-            verified and for requests without secrets.
+        follows_redirects: Whether the opener follows redirects. True is safe only if the request
+            contains no secret and the downloaded file is verified.
     """
     proxies = [] if uses_proxy else [urllib.request.ProxyHandler({})]
     redirects = [] if follows_redirects else [_NoRedirect]
@@ -51,8 +51,8 @@ def build_opener(
 def read_bounded(response: HTTPResponse, *, deadline: float, most_bytes: int) -> bytes:
     """Return the body of an HTTP response.
 
-    A socket timeout applies to each read, so a server that sends one byte per second would never
-    exceed the timeout.
+    A deadline is needed because a socket timeout applies to each read. A server that sends one byte
+    per second would never exceed the socket timeout.
 
     Args:
         response: The HTTP response whose body is read.

@@ -7,7 +7,7 @@ VictoriaMetrics, Thanos and Mimir provide the same API.
 
 No error message and no `repr` contains credentials; the module `prometheus_address` describes where
 the credentials come from. `http.client` and `urllib` are imported at the first request, because
-most exporters are never queried for alerts.
+most exporters never request the alerts of a Prometheus server.
 """
 
 from __future__ import annotations

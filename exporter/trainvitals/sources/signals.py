@@ -11,8 +11,8 @@ LOWEST_CODE, HIGHEST_CODE = -_MOST_SIGNALS, _FROM_PBS + _MOST_SIGNALS
 def read_signal(code: int) -> int | None:
     """Return the number of the signal in an exit code; None if the exit code contains no signal.
 
-    An exit code that contains a signal is 128 plus the signal's number, in PBS 256 plus the number,
-    or the negative number.
+    An exit code that contains a signal is 128 plus the signal's number, 256 plus the number (in
+    PBS), or the negative number.
     """
     number = -code if code < 0 else code - (_FROM_PBS if code > _FROM_PBS else _FROM_SHELL)
     return number if 0 < number <= _MOST_SIGNALS else None

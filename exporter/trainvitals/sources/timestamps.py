@@ -1,4 +1,4 @@
-"""Parse timestamps from engines, journald and Prometheus: RFC 3339 and its variants."""
+"""Parse timestamps from container engines, journald and Prometheus: RFC 3339 and variants."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def parse_time(text: str) -> float | None:
     The result is None if the text does not start with a valid timestamp.
 
     A fraction of a second may have up to twelve digits, after a point or a comma. A time without a
-    time zone is invalid, as is any time before 1970, such as `0001-01-01T00:00:00Z`, which means
-    "never" in Go programs.
+    time zone is invalid. A time before 1970 is also invalid: in Go programs, the time
+    `0001-01-01T00:00:00Z` means "never".
     """
     # Before Python 3.11, datetime.fromisoformat accepts neither nanoseconds nor `Z`.
     found = _TIME.match(text)

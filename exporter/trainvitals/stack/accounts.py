@@ -1,10 +1,10 @@
 """Chooses the account under which the native stack's programs run if root starts the stack.
 
-The exporter needs root to read other users' processes, the run files in their containers, file
-systems that other users cannot access, and the kernel log. The supervisor needs root to start
-programs as two users. All other programs run under one unprivileged account, which may only read
-the programs' configuration and write their data; root remains the owner of the directories that
-contain the configuration and the secrets.
+The exporter needs root to read other users' processes, the run files in these users' containers,
+file systems that other users cannot access, and the kernel log. The supervisor needs root to start
+programs as two users. All other programs run under one unprivileged account. This account may only
+read the programs' configuration and write the programs' data. Root remains the owner of the
+directories that contain the configuration and the secrets.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Account:
 def find_account(state_dir: Path, names: tuple[str, ...] = _NAMES) -> Account | None:
     """Return the account for a state directory; None if the user is not root or no account exists.
 
-    The directory's owner has priority unless the owner is root, so that with `sudo` the data still
-    belongs to the user who created the directory. Otherwise, the result is the account of the
-    services (`trainvitals`) or, if this account does not exist, the account without any rights
-    (`nobody`).
+    If the directory's owner is not root, the result is the owner's account, so that with `sudo` the
+    data still belongs to the user who created the directory. Otherwise, the result is the account
+    of the services (`trainvitals`). If that account does not exist, the result is the account
+    without any rights (`nobody`).
     """
     if os.geteuid() != 0:
         return None
@@ -76,7 +76,7 @@ def drop_root(
     *,
     find: Callable[[Path], Account | None] = find_account,
 ) -> tuple[Program, ...]:
-    """Return the programs with their users, and grant the account access to the required files.
+    """Return the programs with the users as whom they run, and grant access to the required files.
 
     A program that the account cannot run, for example because its files are below `/root`, runs as
     root.
@@ -84,8 +84,8 @@ def drop_root(
     Args:
         state_dir: The state directory, which contains the programs' configuration.
         programs: The programs that the stack will start.
-        report: A function that is called with one line for each program that unnecessarily runs as
-            root.
+        report: A function that is called with one line for each program that runs as root because
+            the account cannot use the program's files.
         find: A function that returns the account, or None if every program is to run as the current
             user.
 
@@ -123,7 +123,7 @@ def _choose_user(
 
 
 def _list_paths(program: Program) -> Iterator[str]:
-    """Yield the existing paths in a program's command and environment."""
+    """Yield the existing paths that a program's command and environment contain."""
     words = (word.rpartition("=")[2] for word in program.command)
     for word in (*words, *program.environment.values()):
         if word.startswith("/") and os.path.lexists(word):
@@ -184,11 +184,11 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 
 def _give(directory: Path, account: Account) -> None:
-    """Make an account the owner of a directory and of all files in the directory that root owns.
+    """Make an account the owner of a directory and of the files of root in the directory.
 
-    The account's programs may change the directory at the same time: no symbolic link is followed,
-    and a file with several hard links keeps its owner, because the file may also be in another
-    directory.
+    The account's programs may change the directory at the same time. Therefore, no symbolic link is
+    followed, and a file with several hard links keeps its owner, because the file may also be in
+    another directory.
     """
     os.chown(directory, account.uid, account.gid, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(directory, follow_symlinks=False):

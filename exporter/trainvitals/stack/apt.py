@@ -1,4 +1,4 @@
-"""Runs apt without root, with private lists and caches, for the system's or another repository.
+"""Runs apt without root, with private lists and caches, for any repository.
 
 apt verifies every download: the signature of the repository's index, with gpgv or sqv, and the
 checksums of all files that the index lists. The index of another repository must be signed with
@@ -33,8 +33,8 @@ NO_ROOM = "free some space, or set XDG_CACHE_HOME to another directory"
 _TIMEOUT_SECONDS = 600.0
 _UPDATE_SECONDS = 180.0
 _KIBIBYTE = 1024
-# Assets that a program's web pages load. Other dependencies of the packages are needed only for an
-# installation.
+# The packages of assets that a program's web pages load. Other dependencies of a program's package
+# are needed only if the package is installed.
 _WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
 _DEPENDS = (
     "--recurse",
@@ -97,7 +97,7 @@ class Apt:
         return tuple(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))
 
     def _choose(self, repository: Repository) -> dict[str, str]:
-        """Write the repository's source list, and return the settings that make apt use only it."""
+        """Write a source list, and return the settings that limit apt to the given repository."""
         source = self._folder / "sources.list"
         source.write_text(
             f"deb [signed-by={repository.fingerprint}] {repository.url} {repository.suite} "
@@ -119,7 +119,7 @@ class Apt:
         }
 
     def update(self) -> StackError | None:
-        """Update the package lists and return any error; another source may provide the package."""
+        """Update the package lists; return any error, because another source may be available."""
         try:
             self._run("apt-get", "-qq", "update", timeout_seconds=_UPDATE_SECONDS)
         except StackError as error:
@@ -127,7 +127,7 @@ class Apt:
         return None
 
     def download(self, package: Package, directory: Path, *, report: Report) -> None:
-        """Download a package, and the web assets that the package depends on, into a directory.
+        """Download a package and the web assets on which the package depends into a directory.
 
         Raises:
             StackError: The package cannot be downloaded or verified.
@@ -195,7 +195,7 @@ class Apt:
 
 
 def _delete_others(directory: Path, name: str) -> None:
-    """Delete the files of an earlier attempt, except those whose names begin with `name`."""
+    """Delete the files of an earlier attempt, except files whose names begin with `name`."""
     for path in directory.iterdir():
         if not name or not path.name.startswith(name):
             path.unlink()

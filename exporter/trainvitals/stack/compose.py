@@ -69,7 +69,7 @@ Report = Callable[[str], None]
 _HEALTH_SECONDS = 600.0
 _SETTLE_SECONDS = 90.0
 _RESTARTS_SEEN = 3
-# Replaces the retention flags: if this variable is empty, Compose uses the default flags.
+# This flag replaces the retention flags: if the variable is empty, Compose uses default flags.
 _DEFAULT_FLAG = "--log.level=info"
 _CULPRIT = re.compile(r"container (\S{1,200}) (?:is unhealthy|exited)")
 _HEALTHY = re.compile(r"Container (\S{1,200}) {1,40}Healthy$")
@@ -181,7 +181,7 @@ def _prepare(project: Project, settings: Settings, report: Report) -> Project:
 
 
 def _configure_prometheus(project: Project, settings: Settings, image: str) -> Project:
-    """Write Prometheus' configuration; return the project without the flags that it replaces."""
+    """Write Prometheus' configuration; return the project with the retention flags, if needed."""
     retention = read_retention(settings.variables)
     is_in_file = share_prometheus_config(
         settings.state_dir,
@@ -194,7 +194,7 @@ def _configure_prometheus(project: Project, settings: Settings, image: str) -> P
 
 
 def _read_version(project: Project, image: str) -> Version | None:
-    """Return the program version in an image, which affects the configuration; None if unknown."""
+    """Return the version of the program in an image; None if the version is unknown."""
     result = project.docker.call("run", "--rm", "--network", "none", image, "--version")
     return parse_version(result.output + result.error) if not result.code else None
 
@@ -318,7 +318,7 @@ def take_down_compose(
 
 
 def describe_compose(settings: Settings, *, environ: Mapping[str, str] = os.environ) -> StackStatus:
-    """Return the state of every container of the stack and the health of every program."""
+    """Return the status of the stack's containers, programs, targets, rules and alerts."""
     project = load_project(settings, environ)
     containers = {each.service: each for each in list_containers(project)} if project else {}
     programs = load_programs(settings.state_dir) or _list_programs(settings)

@@ -1,10 +1,10 @@
 """Writes the files in the state directory that the stack's programs read.
 
 `config/prometheus` in the state directory contains symbolic links to the shipped `prometheus.yml`
-and rules, and this machine's targets: the addresses of the machine's programs and their label
-`instance`. If the Prometheus version can read the retention from its configuration file,
-`prometheus.yml` is a copy of the shipped file with the retention appended. Files that users add to
-`targets` are kept, and a `prometheus.yml` that a user has written is also kept.
+and rules. The directory also contains this machine's targets, which are the addresses of the
+machine's programs with the label `instance`. If the Prometheus version can read the retention from
+its configuration file, `prometheus.yml` is a copy of the shipped file with the retention appended.
+Files that users add to `targets` are kept, as is a `prometheus.yml` that a user has written.
 
 `config/alertmanager` contains Alertmanager's configuration and templates, and the list of alert
 destinations that `trainvitals status` shows; `secrets` contains the Grafana password.
@@ -32,7 +32,7 @@ _HEADER = """\
 # Written by `trainvitals up`, which writes it again.
 # Write other machines to another file beside this one, such as {job}-others.yml.
 """
-# Prometheus 3.10 interprets the retention time in the file as a million times as long.
+# Prometheus 3.10 reads the retention time in the file as a million times the specified time.
 _CONFIGURES_RETENTION: Version = (3, 11)
 _RETENTION_TIME, _RETENTION_SIZE = "15d", "8GB"
 _RETENTION_HEADER = """\
@@ -47,7 +47,7 @@ _DESTINATIONS = "destinations.json"
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The limits for Prometheus' stored samples.
+    """The limits on the samples that Prometheus stores.
 
     Attributes:
         time: The maximum age of samples, such as `15d`.
@@ -59,7 +59,7 @@ class Retention:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The retention as command-line flags of Prometheus, which Prometheus 3 deprecates."""
+        """The retention as command-line flags, which are deprecated in Prometheus 3."""
         return (
             f"--storage.tsdb.retention.time={self.time}",
             f"--storage.tsdb.retention.size={self.size}",
@@ -86,7 +86,7 @@ def add_retention(config: str, retention: Retention) -> str:
 
 
 def name_machine(variables: Mapping[str, str]) -> str:
-    """Return this machine's label `instance`: the variable `HOST_NAME`, or the host name."""
+    """Return this machine's value of the label `instance`: `HOST_NAME` if set, or the host name."""
     return variables.get("HOST_NAME") or socket.gethostname()
 
 
@@ -220,14 +220,14 @@ def write_alertmanager_config(
     """Write Alertmanager's configuration to the state directory.
 
     Args:
-        settings: The settings; the state directory and the variables that define the receivers are
-            used.
+        settings: The settings, which contain the state directory and the variables that define the
+            receivers.
         shipped: The path of the shipped directory `alertmanager`.
         links: The links in notifications that apply unless a variable overrides them.
         version: The version of the Alertmanager that will read the file; None if the version is
             unknown.
-        amtool: The path of the amtool that checks the new file before the old file is replaced;
-            None if the file is not checked.
+        amtool: The path of the amtool that checks the new file before it replaces the old file;
+            None to skip the check.
         report: Called with each warning as one line.
 
     Raises:
@@ -275,6 +275,6 @@ def load_destinations(state_dir: Path) -> tuple[str, ...]:
 def report_destinations(
     state_dir: Path, report: Callable[[str], None], *, head: str = "alerts go to"
 ) -> None:
-    """Report the saved alert destinations, one line each, aligned behind a heading."""
+    """Report the saved alert destinations, one line each, aligned to the right of a heading."""
     for number, line in enumerate(load_destinations(state_dir)):
         report(f"{'' if number else head:{len(head)}} {line}")

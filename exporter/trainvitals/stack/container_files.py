@@ -1,8 +1,8 @@
 """Makes configuration files and files with secrets readable for containers.
 
-If root runs the command, the file's owner is set to the container's user, with mode 0600. Other
-users cannot change a file's owner. For these users, the file is world-readable in a directory with
-mode 0700, and the container reads the file through a mount below that directory.
+If root runs the command, a file with secrets gets the container's user as its owner, and mode 0600.
+Other users cannot change a file's owner. For these users, the file is world-readable in a directory
+with mode 0700, and the container reads the file through a mount below that directory.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def share_targets(state_dir: Path, *, machine: str) -> None:
 
 
 def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retention | None) -> bool:
-    """Write Prometheus' configuration, which is not secret; return whether it sets the retention.
+    """Write Prometheus' configuration; return whether the retention was appended to it.
 
-    The rules and targets are mounted into the directory of the configuration.
+    The configuration is not secret. The rules and targets are mounted into its directory.
 
     Args:
         state_dir: The state directory.

@@ -1,8 +1,8 @@
 """Finds Prometheus, Alertmanager, Grafana and their tools, and unpacks packages without root.
 
 If a program is not installed, apt downloads and verifies the program's package with private lists
-and a private cache, and the package is unpacked instead of installed. Packages are unpacked to
-`$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`, atomically. The packages of Prometheus and
+and a private cache. The package is then unpacked instead of installed. Packages are unpacked
+atomically to `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`. The packages of Prometheus and
 Alertmanager are from Debian, and the Grafana package is from Grafana Labs.
 
 If root runs the command, the Alertmanager package is installed, because an unpacked Alertmanager
@@ -50,8 +50,8 @@ def find_program(
 ) -> Path:
     """Return the path of a program, either installed or unpacked from a package.
 
-    A tool such as promtool is taken from the directory of its program, so that both have the same
-    version.
+    A tool such as promtool is taken from the directory of its program, so that the tool and the
+    program have the same version.
 
     Args:
         name: The name of the program, or of a tool in the same package.
@@ -100,7 +100,7 @@ def _find_installed(
     report: Report,
     root: Path,
 ) -> Path | None:
-    """Return the path of an installed program or tool; None if the package must be used."""
+    """Return the path of an installed program or tool; None if the package must be unpacked."""
     programs = _list_installed(package, environ, root)
     program = next((each for each in programs if _is_new_enough(each, package, report)), None)
     if name == package.programs[0]:
@@ -116,7 +116,7 @@ def _find_installed(
 
 
 def _list_installed(package: Package, environ: Mapping[str, str], root: Path) -> Iterator[Path]:
-    """Yield the installed programs that have one of the program's names, in the order of PATH."""
+    """Yield the installed programs with the package's program name or an alias, in PATH order."""
     names = (package.programs[0], *package.aliases)
     places = [str(root / place) for place in package.places]
     for folder in (*environ.get("PATH", os.defpath).split(os.pathsep), *places):
@@ -158,7 +158,7 @@ def _is_new_enough(program: Path, package: Package, report: Report) -> bool:
 
 
 def _is_usable(program: Path, package: Package) -> bool:
-    """Return whether an unpacked program exists and is new enough; otherwise, it is fetched."""
+    """Return whether an unpacked program exists and is new enough to need no download."""
     main = program.with_name(package.programs[0])
     return program.exists() and _is_new_enough(main, package, lambda _: None)
 
@@ -212,8 +212,9 @@ def prefix_command(
 ) -> tuple[str, ...]:
     """Return the command prefix with which an unpacked Alertmanager finds its template.
 
-    An unpacked Alertmanager does not have its template in `/usr/share`, so it runs in a mount
-    namespace that provides the template at that path.
+    Alertmanager reads its template from `/usr/share`, which does not contain the template of an
+    unpacked Alertmanager. The program therefore runs in a mount namespace that provides the
+    template at that path.
 
     Args:
         program: The path of the Alertmanager program.

@@ -45,7 +45,7 @@ class Docker:
         directory: The working directory; None for the current directory.
     """
 
-    # The environment is excluded from the repr, because it contains secrets.
+    # The repr omits the environment, because the environment contains secrets.
     environment: Mapping[str, str] = field(repr=False)
     directory: Path | None = None
 
@@ -85,7 +85,7 @@ class Docker:
         on_idle: Callable[[], None] = lambda: None,
         idle_seconds: float = 2.0,
     ) -> CommandResult:
-        """Run the command, pass on each line of output, and return after the command has ended.
+        """Run the command until it exits, and call a function with each line of output.
 
         Args:
             words: The command's arguments.
@@ -127,7 +127,7 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Lines:
-    """Iterates over the lines of a stream, and calls a function while no line arrives."""
+    """Iterates over the lines of a stream, and calls a function at intervals without a line."""
 
     def __init__(self, stream: IO[str], on_idle: Callable[[], None], idle_seconds: float) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -45,14 +45,14 @@ def download_file(
 ) -> None:
     """Download a file to a path and verify the file's checksum; an existing file is kept.
 
-    The data received before an interruption is stored in the same directory, in a file whose name
-    ends in `.partial`; the next call resumes the download.
+    The data received before an interruption is kept in the same directory, in a file whose name
+    ends in `.partial`. The next call resumes the download from this file.
 
     Args:
         file: The file to download.
         path: The path of the downloaded file.
         report: Called with a line of progress after each tenth of the file.
-        timeout_seconds: The maximum time without a byte from the server, in seconds.
+        timeout_seconds: The maximum time without data from the server, in seconds.
 
     Raises:
         StackError: The server does not respond, the file has a wrong checksum, or the file cannot
@@ -89,7 +89,7 @@ def _measure(path: Path) -> int:
 def _receive(
     file: RemoteFile, partial: Path, deadline: float, report: Report, timeout_seconds: float
 ) -> str:
-    """Receive the remaining bytes until the connection closes, and return the reason.
+    """Receive the remaining bytes, and return why the connection or the download ended.
 
     Raises:
         StackError: The file cannot be written.
@@ -102,7 +102,7 @@ def _receive(
     try:
         with opener.open(request, timeout=timeout_seconds) as response:
             if held and response.status != _PARTIAL_CONTENT:
-                partial.unlink()  # The server sends the file from the start.
+                partial.unlink()  # The server sends the whole file.
                 held = 0
             while held < file.size and time.monotonic() < deadline:
                 piece = response.read1(min(_PIECE_BYTES, file.size - held))
@@ -136,7 +136,7 @@ def _report_part(file: RemoteFile, before: int, after: int, report: Report) -> N
 
 
 def _explain(error: Exception) -> str:
-    """Return the reason for a failed request without the text that urllib adds to the reason."""
+    """Return why a request failed, without the text that urllib adds to the message."""
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
         return "the server does not respond"

@@ -33,12 +33,12 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The reason why the stack cannot run in Docker Compose on this machine.
+    """The result if the stack cannot run in Docker Compose on this machine.
 
     Attributes:
-        reason: The reason why the stack cannot run, and the remedy, in one line.
-        is_news: Whether to report the reason even if Compose was not requested; False if Docker is
-            not installed.
+        reason: Why the stack cannot run, and the remedy, in one line.
+        is_news: Whether the reason is reported even if Compose was not requested; False if Docker
+            is not installed.
     """
 
     reason: str
@@ -47,7 +47,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """The accelerators that need a vendor's runtime in containers.
+    """The kinds of accelerators that need a vendor's runtime in containers.
 
     Attributes:
         nvidia: Whether the NVIDIA driver is loaded.
@@ -59,7 +59,7 @@ class Accelerators:
 
 
 def find_engine(environ: Mapping[str, str] = os.environ) -> Engine | Unavailable:
-    """Return this machine's Docker engine, or the reason why the stack cannot run on the engine."""
+    """Return this machine's Docker engine, or why the stack cannot run on an engine."""
     if shutil.which("docker", path=environ.get("PATH")) is None:
         return Unavailable("docker is not installed", is_news=False)
     docker = Docker(environ)
@@ -129,7 +129,7 @@ def find_overrides(
 
 
 def explain_missing_runtime(cards: Accelerators, overrides: tuple[str, ...]) -> str | None:
-    """Return why containers cannot use accelerators, and the remedy; None if they can use them."""
+    """Return why containers cannot use the accelerators, and the remedy; None if they can."""
     if cards.nvidia and "docker-compose.nvidia.yml" not in overrides:
         return (
             "Docker cannot pass GPUs to containers: install the NVIDIA Container Toolkit and run "

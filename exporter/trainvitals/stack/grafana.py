@@ -15,7 +15,7 @@ from trainvitals.stack.settings import Settings
 
 HEALTH = "/api/health"
 
-# Since 13.1, Grafana's own package keeps the data source plug-ins outside Grafana's home directory.
+# From version 13.1, Grafana's own package stores the data source plug-ins outside the home path.
 _BUNDLED_PLUGINS = Path("/var/lib/grafana/plugins-bundled")
 
 
@@ -29,7 +29,7 @@ def plan_grafana(
     root_url: str,
     bundled_plugins: Path = _BUNDLED_PLUGINS,
 ) -> Program:
-    """Return the program entry with which Grafana is started.
+    """Return the program entry that starts Grafana.
 
     Args:
         settings: The stack's ports and directories.
@@ -52,7 +52,7 @@ def plan_grafana(
         "GF_SERVER_HTTP_ADDR": settings.bind_address,
         "GF_SERVER_HTTP_PORT": str(port),
         "GF_SERVER_ROOT_URL": root_url,
-        # Variables whose names end in __FILE are a feature of the image's start script.
+        # Only the start script of the image supports variables whose names end in __FILE.
         "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{password}}}",
         "GF_AUTH_ANONYMOUS_ENABLED": "false",
         "GF_USERS_ALLOW_SIGN_UP": "false",
@@ -82,8 +82,8 @@ def explain_version(program: Program) -> str | None:
     """Return a warning if a running Grafana is too old for the dashboards; otherwise None.
 
     Args:
-        program: The program entry of a Grafana that is ready; a Grafana that does not report its
-            version is accepted.
+        program: The program entry of a Grafana that is ready. A Grafana that does not report its
+            version causes no warning.
     """
     version, least = _ask_version(program), GRAFANA.oldest
     if version is None or least is None or version >= least:

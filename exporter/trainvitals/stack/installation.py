@@ -1,8 +1,8 @@
 """Installs a Debian package without running the package's service.
 
-Only root can install packages. During the installation, `policy-rc.d` prevents the start of the
-service, which is then disabled. Another program's `policy-rc.d` is never changed: if that script
-allows the service to start, nothing is installed.
+Only root can install packages. During the installation, the script `policy-rc.d` prevents the start
+of the service. The service is then disabled. A `policy-rc.d` that another program wrote is never
+changed: if such a script allows the service to start, nothing is installed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 _FORBIDDEN = 101  # The exit code with which policy-rc.d forbids the start of a service.
 _TIMEOUT_SECONDS = 600.0
 
-# The script forbids a start only while the process that wrote the script is alive, so that the
-# script has no effect after a kill -9.
+# The script forbids a start only while the process that wrote the script is alive, so that a script
+# that remains after a kill -9 has no effect.
 _TEXT = """\
 #!/bin/sh
 # Written by `trainvitals up` for the time in which it installs a package.

@@ -54,9 +54,9 @@ def bring_up(
 ) -> None:
     """Start the stack's programs, and wait until all programs are ready.
 
-    A stack that runs with these settings keeps running and reloads its configuration; a stack with
-    other settings or with missing programs is replaced. If the start fails or is interrupted, all
-    programs are stopped.
+    If the stack already runs with these settings, it reloads its configuration. If it runs with
+    other settings, or if a program is missing, the stack is stopped and started again. If the start
+    fails or is interrupted, all programs are stopped.
 
     Args:
         settings: The stack's ports and directories.

@@ -39,7 +39,7 @@ class Notifications:
 
     Attributes:
         path: The path of Alertmanager's configuration file.
-        destinations: The destinations of alerts for each severity and team.
+        destinations: The destinations of alerts, for each severity and team.
         is_checked: Whether amtool checked and accepted the configuration.
         is_loaded: Whether a running Alertmanager has loaded the configuration.
         deliveries: The results of the test messages; empty if no test message was sent.
@@ -70,8 +70,8 @@ def set_up_notifications(
     """Write Alertmanager's configuration from the variables, and reload a running Alertmanager.
 
     Args:
-        settings: The state directory, the ports, and the variables with the receivers.
-        report: Called with each line about an action or a destination.
+        settings: The settings, with the state directory, the ports, and the receivers' variables.
+        report: Called with each line of the report about actions and destinations.
         sends_test: Whether to send a test message to every channel.
         find: Returns the path of a program; None to use installed programs and packages.
         shipped: Returns the path of a shipped file or directory.
@@ -132,7 +132,7 @@ def _send_tests(
 
 
 def format_notifications(notifications: Notifications) -> str:
-    """Return notifications as JSON: the fields, `fine`, and the lines about alert destinations."""
+    """Return the result as JSON: its fields, `fine`, and the lines about alert destinations."""
     return json.dumps(
         {
             "fine": notifications.fine,
@@ -145,7 +145,7 @@ def format_notifications(notifications: Notifications) -> str:
 
 
 def _find_log(settings: Settings) -> Path | None:
-    """Return the path of Alertmanager's log; None if the log is kept by the container engine."""
+    """Return the path of Alertmanager's log; None if the container engine stores the log."""
     is_in_container = load_way(settings.state_dir) == "compose"
     return None if is_in_container else settings.state_dir / "logs/alertmanager.log"
 
@@ -153,7 +153,7 @@ def _find_log(settings: Settings) -> Path | None:
 def _uses_file(settings: Settings, program: Program | None, path: Path) -> bool:
     """Return whether the running Alertmanager uses a file; True if its command is unknown."""
     if program is None and not is_config_shared(settings.state_dir):
-        # This Alertmanager may belong to another state directory or be a system service.
+        # The running Alertmanager may belong to another state directory or be a system service.
         command = _read_command(settings.alertmanager_port)
         return not command or f"--config.file={path}" in command
     given = [word for word in (program.command if program else ()) if "--config.file=" in word]
@@ -161,7 +161,7 @@ def _uses_file(settings: Settings, program: Program | None, path: Path) -> bool:
 
 
 def _read_command(port: int) -> list[str]:
-    """Return the command line of the process that listens on a port; [] if unknown."""
+    """Return the command line of the process that listens on a port; empty if it is unknown."""
     holder = find_port_holder(port)
     try:
         return psutil.Process(holder.pid).cmdline() if holder else []

@@ -2,8 +2,8 @@
 
 Grafana's packages are signed with the key that has the fingerprint below. Grafana Labs publishes
 the fingerprint at https://apt.grafana.com, and pull request 336 of voxpupuli/puppet-grafana quotes
-that page. `keys/grafana.asc` contains the key in the state of 2025-08-22, when the expiry date was
-changed to 2027-08-22; the current key is at https://apt.grafana.com/gpg.key.
+that page. `keys/grafana.asc` contains the key as of 2025-08-22. On that day, the key's expiry date
+was changed to 2027-08-22. The current key is at https://apt.grafana.com/gpg.key.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ class Package:
         folder: The directory in the package that contains the programs.
         places: The directories besides those in PATH to which an installation writes programs,
             without the leading `/`.
-        is_better_installed: Whether the package is installed instead of unpacked if the user is
-            root.
+        is_better_installed: Whether root installs the package instead of unpacking it.
         oldest: The first version that the stack can use; None if the stack can use any version.
-        downloaded: The range of versions to download: the first version, and the first version
-            after the range; None for the version that the system's repositories offer.
+        downloaded: The range of versions to download: the first version in the range, and the first
+            version after it; None for the version that the system's repositories offer.
         repository: The repository that provides the package; None for the system's repositories.
         linker: The name of the system's package with a dynamic linker that the programs may need;
             None if no such package is needed.

@@ -44,7 +44,7 @@ from trainvitals.verdicts.thresholds import VARIABLE as THRESHOLDS_VARIABLE
 
 Report = Callable[[str], None]
 
-# A URL may contain a password, and every user of the machine can read command lines.
+# Variables, not flags: a URL may contain a password, and all users can read command lines.
 _PASSED_ON = (
     ALLOWED_HOST_VARIABLE,
     USERS_VARIABLE,
@@ -56,7 +56,7 @@ _PASSED_ON = (
     LOGIN_FILE_VARIABLE,
     TOKEN_FILE_VARIABLE,
 )
-# The longest repeat_interval in the routes: with a shorter retention, Alertmanager would repeat
+# The longest repeat_interval in the routes. With a shorter retention, Alertmanager would repeat
 # notifications too early.
 _NOTIFICATIONS_KEPT = "120h"
 
@@ -77,7 +77,7 @@ class Supply:
 
 
 def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
-    """Return the programs that this machine can run; if Prometheus is missing, only the exporter.
+    """Return the programs that this machine can run: only the exporter if Prometheus is missing.
 
     This function also writes the programs' configuration.
 
@@ -109,13 +109,13 @@ def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
 
 
 def expected_programs(settings: Settings) -> tuple[Program, ...]:
-    """Return the programs that the settings would start, for the status of a stopped stack."""
+    """Return the programs except Grafana that would be started, for a stopped stack's status."""
     others = (_locate(settings, name) for name in ("prometheus", "alertmanager"))
     return (_plan_exporter(settings), *others)
 
 
 def _locate(settings: Settings, name: str) -> Program:
-    """Return a program entry with the program's name and address, without a command."""
+    """Return a program entry that contains a name and an address, but no command."""
     port, path = {
         "prometheus": (settings.prometheus_port, "/-/ready"),
         "alertmanager": (settings.alertmanager_port, "/-/ready"),
@@ -153,8 +153,8 @@ def _plan_prometheus(
         str(prometheus),
         f"--config.file={config}",
         f"--storage.tsdb.path={settings.state_dir / 'prometheus'}",
-        # Without these flags, a user's own file would result in a retention of 15 days without a
-        # size limit.
+        # Without these flags, a user's own file would lead to a retention of 15 days and no size
+        # limit.
         *(() if has_our_retention(config) else retention.flags),
         f"--web.listen-address={_listen(settings, port)}",
         f"--web.external-url={given.get('PROMETHEUS_EXTERNAL_URL') or own_url(settings, port)}",
@@ -227,7 +227,7 @@ def _listen(settings: Settings, port: int) -> str:
 
 
 def own_url(settings: Settings, port: int) -> str:
-    """Return the URL of a program for links in notifications."""
+    """Return the URL of the program on a port, for links in notifications."""
     address = settings.bind_address
     if address in EVERYWHERE:
         return f"http://{name_machine(settings.variables)}:{port}"

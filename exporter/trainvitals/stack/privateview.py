@@ -7,8 +7,7 @@ is an empty directory at which the real `/usr/share` is mounted.
 If the process lacks the capability to create a mount namespace, the script first creates a user
 namespace with the same user and group; some machines do not allow user namespaces.
 
-This module is separate because it is run as a script; it imports only the standard library, so that
-it starts quickly.
+This module is run as a script. To start quickly, the module imports only the standard library.
 """
 
 from __future__ import annotations

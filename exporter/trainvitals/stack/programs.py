@@ -1,7 +1,7 @@
 """Defines, saves and checks the commands, addresses and ports of the stack's programs.
 
-The started programs are saved in `programs.json` in the state directory, so that `status` and
-`down` need no flags.
+The programs that were started are saved in `programs.json` in the state directory, so that the
+commands `status` and `down` need no flags.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Program:
 
     @property
     def address(self) -> str:
-        """The program's URL, to open in a browser."""
+        """The URL at which a browser can open the program."""
         return f"http://{Address(self.host, self.port)}"
 
     def log(self, state_dir: Path) -> Path:
@@ -62,7 +62,7 @@ def find_host(bind_address: str) -> str:
 
 
 def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
-    """Write a file in the state directory with the programs that will be started.
+    """Save the programs that will be started to a file in the state directory.
 
     Raises:
         StackError: The file cannot be written.
@@ -72,7 +72,7 @@ def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
 
 
 def load_programs(state_dir: Path) -> tuple[Program, ...]:
-    """Return the programs that were last started and have not been stopped since, if any."""
+    """Return the programs that were last started; empty if they have been stopped since."""
     try:
         written = json.loads((state_dir / _FILE).read_text(encoding="utf-8"))
         return tuple(
@@ -128,7 +128,7 @@ def is_free(port: int, bind_address: str = HOST) -> bool:
             bind_address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind) as probe:
-            # The option is the same as for servers, so that connections in TIME_WAIT do not count.
+            # Servers set the same option, so that connections in TIME_WAIT do not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
@@ -144,7 +144,7 @@ def is_free(port: int, bind_address: str = HOST) -> bool:
 def find_free_ports(count: int) -> list[int]:
     """Return distinct TCP ports of the loopback address that are currently free."""
     with ExitStack() as opened:
-        # All ports are held until the last one is chosen, so that no port is chosen twice.
+        # All sockets stay open until the last port is chosen, so that no port is chosen twice.
         probes = [opened.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
             probe.bind((HOST, 0))

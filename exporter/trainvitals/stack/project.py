@@ -76,12 +76,12 @@ class Project:
 
     @property
     def docker(self) -> Docker:
-        """The command `docker`, which runs in the project's directory."""
+        """The command `docker`, run in the project's directory."""
         there = self.directory if self.directory.is_dir() else None
         return Docker(self.environment, there)
 
     def words(self, *words: str) -> tuple[str, ...]:
-        """Return the arguments of `docker` for a Compose command on the project."""
+        """Return the arguments with which `docker` runs a Compose command on the project."""
         # The environment already contains the variables of `.env`.
         head = ("compose", "--ansi", "never", "--env-file", os.devnull, "-p", self.name)
         files = (word for name in self.files for word in ("-f", str(self.directory / name)))
@@ -98,7 +98,7 @@ def find_project(
     engine: Engine | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Project:
-    """Return the project for the settings; create the directory for an installed package.
+    """Return the project for the settings; for an installed package, create its directory.
 
     Args:
         settings: The stack's ports, directories and variables.
@@ -137,7 +137,7 @@ def _find_directory(state_dir: Path) -> Path:
 
 
 def _read_edit(path: Path) -> str | None:
-    """Return the text of the thresholds file if it was edited after it was copied; else None."""
+    """Return the text of the thresholds file if a user edited the file; otherwise None."""
     copied = path.with_suffix(_COPIED)
     if not path.is_file() or not copied.is_file():
         return None
@@ -146,7 +146,7 @@ def _read_edit(path: Path) -> str | None:
 
 
 def _restore_edit(shipped: Path, path: Path, edited: str | None) -> None:
-    """Restore the user's thresholds, and store a copy of the shipped file to detect later edits."""
+    """Restore the user's thresholds, and copy the shipped file in order to detect later edits."""
     shutil.copyfile(shipped, path.with_suffix(_COPIED))
     if edited is not None:
         path.write_text(edited, encoding="utf-8")
@@ -162,7 +162,7 @@ def _copy(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     target.chmod(0o755)
     names = {each.name for each in source.iterdir()} - {"__pycache__"}
-    # In a checkout, the files are beside the package and therefore in this directory.
+    # In a checkout, the shipped files are beside the package and therefore in this directory.
     if source == _FILES.parent:
         names.discard(_FILES.name)
     for left in {each.name for each in target.iterdir()} - names:

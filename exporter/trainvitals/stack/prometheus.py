@@ -1,7 +1,7 @@
 """Queries Prometheus for `trainvitals status`: targets, rules, alerts and Alertmanagers.
 
-If Prometheus does not respond, the results are empty, because this is a state of the stack and not
-an error.
+If Prometheus does not respond, the results are empty, because a stack without Prometheus is a state
+to be shown, not an error.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class AlertStatus:
         state: The state of the alert: `firing` or `pending`.
         severity: The alert's severity: `critical`, `warning`, `info` or `none`; empty if the rule
             sets no severity.
-        instance: The machine's label `instance`; empty if the alert has no such label.
-        since: The time at which the alert became pending, as in Prometheus' API (RFC 3339, UTC).
+        instance: The value of the label `instance`; empty if the alert has no such label.
+        since: The time at which the alert became pending, in the format of RFC 3339, in UTC.
     """
 
     name: str
@@ -70,7 +70,7 @@ class AlertStatus:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusStatus:
-    """The state of a Prometheus server; all fields are empty if Prometheus does not respond.
+    """The state of a Prometheus server; all fields are empty if the server does not respond.
 
     Attributes:
         targets: The targets that Prometheus scrapes.
@@ -108,14 +108,14 @@ def read_status(port: int, host: str = HOST) -> PrometheusStatus:
 
 
 def list_targets(port: int, host: str = HOST) -> tuple[Target, ...]:
-    """Return Prometheus' targets; an empty tuple if Prometheus does not respond."""
+    """Return the targets of Prometheus; an empty tuple if Prometheus does not respond."""
     with suppress(PrometheusError):
         return _find(port, host).list_targets()
     return ()
 
 
 def read_rules(port: int, host: str = HOST) -> RulesStatus | None:
-    """Return the state of Prometheus' rules; None if Prometheus does not respond."""
+    """Return the state of the rules in Prometheus; None if Prometheus does not respond."""
     try:
         groups = _find(port, host).list_rules()
     except PrometheusError:
@@ -130,21 +130,21 @@ def read_rules(port: int, host: str = HOST) -> RulesStatus | None:
 
 
 def list_alerts(port: int, host: str = HOST) -> tuple[AlertStatus, ...]:
-    """Return firing and pending alerts, the most urgent first; empty if Prometheus is silent."""
+    """Return firing and pending alerts, the most urgent first; empty without a response."""
     with suppress(PrometheusError):
         return tuple(sorted(map(_describe, _find(port, host).list_alerts()), key=_urgency))
     return ()
 
 
 def list_alertmanagers(port: int, host: str = HOST) -> tuple[str, ...]:
-    """Return the URLs of Prometheus' Alertmanagers; an empty tuple without a response."""
+    """Return the URLs of the Alertmanagers of Prometheus; an empty tuple without a response."""
     with suppress(PrometheusError):
         return _find(port, host).list_alertmanagers()
     return ()
 
 
 def has_result(query: str, port: int, host: str = HOST) -> bool:
-    """Return whether a Prometheus query returns at least one series."""
+    """Return whether a Prometheus query returns at least one series; False without a response."""
     with suppress(PrometheusError):
         return bool(_find(port, host).query(query))
     return False

@@ -1,6 +1,6 @@
-"""Events that a training loop reports besides steps: epochs, values, checkpoints, alerts, traces.
+"""Events of a training loop other than steps: epochs, values, checkpoints, alerts and traces.
 
-None of the methods in this module waits for a device or makes a system call.
+The methods in this module do not wait for a device and make no system calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH_STEP, _GLOBAL_STEP = STEP["epoch_step"], STEP["global_step"]
 
 
 class EventRecorder(StepRecorder):
-    """A recorder of a run's steps and of all other events that a training loop reports."""
+    """A recorder of steps and of all other events that a training loop reports."""
 
     _is_open = False
     _thread = 0
@@ -41,9 +41,9 @@ class EventRecorder(StepRecorder):
         """Record that an epoch of the run has begun.
 
         Args:
-            epoch: The number of the epoch, starting from 0; None for the number that follows the
-                previous epoch's number.
-            steps: The number of steps in the epoch; None for the same number as in the previous
+            epoch: The number of the epoch, starting from 0; None for the number after that of the
+                previous epoch.
+            steps: The number of steps in the epoch; None if it is the same as in the previous
                 epoch.
         """
         now = self._monotonic()
@@ -91,8 +91,8 @@ class EventRecorder(StepRecorder):
     def batches(self, iterable: Iterable[Item]) -> Iterator[Item]:
         """Iterate over a data loader and measure the wait for each batch.
 
-        An exception raised by the loader is counted as a data error and propagates; the caller may
-        continue the iteration afterwards.
+        An exception raised by the loader is counted as a data error and then propagates. The caller
+        may continue the iteration afterwards.
         """
         return Batches(self, iterable)
 
@@ -108,8 +108,8 @@ class EventRecorder(StepRecorder):
         """Record named values, such as `val_iou`. This method may be called from any thread.
 
         `loss`, `accuracy`, `learning_rate` (or `lr`), `gradient_norm` (or `grad_norm`),
-        `val_loss` and `val_accuracy` have dedicated metrics; a value with any other name is
-        exported as a free metric under that name.
+        `val_loss` and `val_accuracy` have dedicated metrics. A value with any other name is
+        exported as a free metric with that name.
 
         Args:
             values: The values to record by name.
@@ -164,7 +164,7 @@ class EventRecorder(StepRecorder):
 
     @guard
     def count_nonfinite(self, what: Nonfinite) -> None:
-        """Count a NaN or infinite value that the monitor itself cannot detect."""
+        """Count a NaN or infinite value that the monitor cannot detect itself."""
         if what == "loss":
             self._words[NONFINITE] += 1.0
         self._journal.count_nonfinite(what)
@@ -178,7 +178,7 @@ class EventRecorder(StepRecorder):
     def set_totals(
         self, *, epochs: int | None = None, steps: int | None = None, epoch_steps: int | None = None
     ) -> None:
-        """Set the totals from which progress is derived; None leaves a total unchanged."""
+        """Set the totals that are used to compute progress; None leaves a total unchanged."""
         names = ("total_epochs", "total_steps", "epoch_steps")
         for name, value in zip(names, (epochs, steps, epoch_steps), strict=True):
             if value is not None:
@@ -204,8 +204,8 @@ class EventRecorder(StepRecorder):
 
         Args:
             name: The name of the alert, one of `runfile.ALERTS`.
-            text: The text of the message to send. If None, the message contains only the alert's
-                name; if the text is empty, no message is sent.
+            text: The text of the message to send. If it is None, the message contains only the
+                name of the alert. If it is empty, no message is sent.
         """
         is_new = self._journal.set_alert(name, is_active=True)
         if is_new and self._notices is not None and text != "":
@@ -218,7 +218,8 @@ class EventRecorder(StepRecorder):
 
         Args:
             name: The name of the alert, one of `runfile.ALERTS`.
-            text: The text of the message to send, with the same special values as in `raise_alert`.
+            text: The text of the message to send; None and an empty text have the same meaning as
+                in `raise_alert`.
         """
         is_new = self._journal.set_alert(name, is_active=False)
         if is_new and self._notices is not None and text != "":
@@ -263,7 +264,7 @@ class EventRecorder(StepRecorder):
         utilization_ratio: float | None = None,
         deviations: int = 0,
     ) -> None:
-        """Set the usual values of this run; None means that a usual value is not yet known.
+        """Set the usual values of this run; None means that the value is not yet known.
 
         Args:
             step_seconds: The usual duration of a step in seconds.
@@ -305,10 +306,10 @@ class PhaseContext(AbstractContextManager[None]):
 class Batches(Iterator[Item]):
     """An iterator over a loader's batches that records the wait for each batch.
 
-    After an exception of the loader, the next batch may be requested from the iterator.
+    If the loader raises an exception, the caller may still request the next batch.
 
     Args:
-        recorder: The recorder of the waits for batches and of the loader's exceptions.
+        recorder: The recorder of the wait for each batch and of the loader's exceptions.
         iterable: The data loader, which yields batches.
     """
 

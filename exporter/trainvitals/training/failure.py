@@ -1,16 +1,17 @@
 """Writes the tracebacks of uncaught exceptions to files that `trainvitals run` reads.
 
-`trainvitals run` creates a directory that only its user can read, and passes the path in
-TRAINVITALS_FAILURES. If an uncaught exception ends a Python process below the command, the process
-writes the file `PID.json` to this directory. The file contains a JSON object with the members
-`rank` and `attempt` (numbers, or null if the launcher does not set them), `time` (in Unix seconds)
-and `text` (the traceback, whose middle is cut out if it is too long). An exception that ends a thread
-other than the main thread does not end the process; the last such exception of a process is in the
-file `PID.thread.json`, which has the same members. A process that imports JAX, whose steps cannot
-be observed, writes the empty file `PID.jax`.
+`trainvitals run` creates a directory that only its user can read, and passes the path of this
+directory in TRAINVITALS_FAILURES. If an uncaught exception ends a Python process that the command
+started directly or indirectly, the process writes the file `PID.json` to this directory. The file
+contains a JSON object with the members `rank` and `attempt` (numbers, or null if the launcher does
+not set them), `time` (in Unix seconds) and `text` (the traceback; if it is too long, its middle is
+omitted). An exception that ends a thread other than the main thread does not end the process. The
+last such exception of a process is written to the file `PID.thread.json`, which has the same
+members. A process that imports JAX writes the empty file `PID.jax`, because the steps of JAX cannot
+be observed.
 
-This file is also loaded by its path, in interpreters that do not have the package `trainvitals`, so
-it imports only the standard library, and only when a process fails.
+This module is also loaded by its path in interpreters that cannot import the package `trainvitals`.
+It therefore imports only the standard library, and does so only when a process fails.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ VARIABLE = "TRAINVITALS_FAILURES"
 _MOST_FRAMES = 30
 _MOST_CHARACTERS = 8000
 _MOST_FILES = 64
-# The other files leave places for the tracebacks of processes.
+# Other files must leave room for the files with the tracebacks of processes.
 _MOST_OTHER_FILES = 32
 _THREAD_SECONDS = 1.0
 _MOST_DIGITS = 10
 
 
 def leave_traceback(error: BaseException) -> None:
-    """Write the traceback of an uncaught exception, if this process runs below `trainvitals run`.
+    """Write the traceback of an uncaught exception, if `trainvitals run` started this process.
 
     Only the first call in a process has an effect. Nothing is written if the directory is missing
-    or full, or after Ctrl-C, because an import at this time can prevent Python from ending by
-    SIGINT.
+    or full. Nothing is written after Ctrl-C either, because an import at that time can prevent
+    SIGINT from ending Python.
     """
     directory = os.environ.get(VARIABLE)
     if not directory or not isinstance(error, Exception):
@@ -51,7 +52,7 @@ def leave_traceback(error: BaseException) -> None:
 
 
 def note_jax() -> None:
-    """Note that this process has imported JAX, if it runs below `trainvitals run`."""
+    """Record that this process has imported JAX, if `trainvitals run` started this process."""
     directory = os.environ.get(VARIABLE)
     if directory and len(os.listdir(directory)) < _MOST_OTHER_FILES:  # noqa: PTH208
         _write(f"{directory}/{os.getpid()}.jax", os.O_TRUNC, b"")
@@ -60,8 +61,9 @@ def note_jax() -> None:
 def watch_threads(threading: Any) -> None:  # noqa: ANN401 - the module `threading`
     """Write the traceback of an exception that ends a thread, at most once a second.
 
-    `threading.excepthook` is not replaced, and is called as before: each thread creates a function
-    that calls the hook, and that function is wrapped. A Python without this function is not changed.
+    `threading.excepthook` is not replaced and is called as before. Each thread creates a function
+    that calls this hook, and only that function is wrapped. Python versions that do not create such
+    a function are not changed.
     """
     make = getattr(threading, "_make_invoke_excepthook", None)
     if make is not None:
@@ -130,8 +132,8 @@ def _write(path: str, flags: int, data: bytes) -> None:
 def find_error(error: BaseException | None) -> BaseException | None:
     """Return the exception that ends a process; None if the process ends normally.
 
-    If an exception handler requests an exit, as in `torch.multiprocessing.spawn`, the handled
-    exception is returned.
+    If an exception handler calls `sys.exit`, as in `torch.multiprocessing.spawn`, the exception
+    that was being handled is returned.
     """
     if isinstance(error, SystemExit):
         return error.__context__ if error.code else None
@@ -139,7 +141,7 @@ def find_error(error: BaseException | None) -> BaseException | None:
 
 
 def _cut(text: str) -> str:
-    """Return a text; if it is too long, return only the beginning and the end."""
+    """Return the text, or only its beginning and its end if the text is too long."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[:1000]}\n...\n{text[-_MOST_CHARACTERS + 1010 :]}"

@@ -6,7 +6,7 @@ only values for 2:4 sparsity, these values are halved. Sources:
 - NVIDIA data sheets: V100, T4, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe, NVL), H200,
   HGX B100/B200 and GB200 NVL72, RTX A6000, RTX 6000 Ada.
 - NVIDIA architecture papers GA102 (RTX 3090), Ada (RTX 4090) and RTX Blackwell (RTX 5090): the
-  16-bit values are those with float32 accumulation, as in training. H20: NVIDIA partners' data.
+  16-bit values assume float32 accumulation, as in training. H20: NVIDIA partners' data.
 - AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 card is presented as two devices, so
   the value for one device is half of the value for the card.
 - Intel Gaudi 2 and Gaudi 3 white papers.
@@ -45,8 +45,8 @@ class Peak:
 
     Attributes:
         words: Words that the device name must contain, in any order.
-        flops: The peak in FLOP/s of each dtype; a dtype is missing if the device does not support
-            the dtype or if its peak is not published.
+        flops: The peak of each dtype in FLOP/s. A dtype is missing if the device does not support
+            it or if the vendor has not published its peak.
     """
 
     words: frozenset[str]
@@ -54,7 +54,7 @@ class Peak:
 
 
 def _peak(words: str, **flops: float) -> Peak:
-    """Return the peak FLOP/s of a device model; `half` is the peak for bfloat16 and float16."""
+    """Return the peaks of a device model; `half` is the peak for both bfloat16 and float16."""
     half = flops.pop("half", None)
     if half is not None:
         flops |= {"bfloat16": half, "float16": half}
@@ -68,7 +68,7 @@ _A100 = {"half": 312e12, "tf32": 156e12, "float32": 19.5e12}
 _GAUDI_2 = {"half": 432e12, "float8": 865e12}
 _GAUDI_3 = {"half": 1835e12, "float8": 1835e12}
 
-# The first entry whose words are all contained in a device name is used; more specific entries come
+# The first entry whose words all occur in the device name is used, so more specific entries come
 # first.
 PEAKS = (
     _peak("GB200", half=2500e12, tf32=1250e12, float32=80e12, float8=5000e12),
@@ -148,10 +148,10 @@ def flops_per_token(
     hidden: int | None = None,
     sequence_length: int | None = None,
 ) -> float:
-    """Return an estimate of the FLOPs of training a transformer on one token, forward and backward.
+    """Return an estimate of the FLOPs, forward and backward, to train a transformer on one token.
 
     The estimate is 6 N + 12 L H T, as in the PaLM paper (arXiv 2204.02311, appendix B): recomputed
-    activations are not counted, and attention is counted as if nothing were masked.
+    activations are not counted, and attention is counted as if there were no mask.
 
     Args:
         parameters: N, the number of parameters in matrix products; for a mixture of experts, only

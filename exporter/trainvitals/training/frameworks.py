@@ -1,6 +1,7 @@
-"""Values that callbacks read from a training framework: sample and token counts, losses, names.
+"""Values that callbacks read from a framework, such as sample counts, token counts and losses.
 
-Counting samples and tokens reads only shapes and lengths, and does not wait for a device.
+The functions that count samples and tokens read only shapes and lengths. They do not wait for a
+device.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _MOST_MEMBERS = 64  # enough members to determine the types in a collection
 def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
     """Return the number of samples in a batch.
 
-    The number of samples is the first dimension of the first member with a shape. If tensors differ
-    only in their first dimension, they are sequences of different lengths, and each tensor counts
-    as one sample. Each member without a shape, such as a text, also counts as one sample.
+    The number of samples is `num_graphs` if the batch has this attribute, and otherwise the first
+    dimension of the first member with a shape. If tensors differ only in their first dimension,
+    they are sequences of different lengths, and each tensor counts as one sample. If no member has
+    a shape, as in a list of texts, each member counts as one sample.
 
     Args:
         batch: The batch that the data loader returned, an object of any type.
@@ -69,7 +71,7 @@ def _count_in_collection(batch: object, depth: int) -> int | None:
 
 
 def count_tokens(batch: object, *, depth: int = 2) -> int | None:
-    """Return the number of `input_ids`, including padding; None if the batch has no `input_ids`."""
+    """Return the number of elements in `input_ids`, including padding; None without `input_ids`."""
     ids = (
         batch.get("input_ids") if isinstance(batch, Mapping) else getattr(batch, "input_ids", None)
     )
@@ -83,7 +85,7 @@ def count_tokens(batch: object, *, depth: int = 2) -> int | None:
 
 
 def _iterate_members(batch: object) -> Iterator[object]:
-    if isinstance(batch, list | tuple):  # without a look at the abstract classes
+    if isinstance(batch, list | tuple):  # faster than a test for an abstract class
         return iter(batch)
     if isinstance(batch, Mapping):
         return iter(batch.values())
@@ -93,7 +95,7 @@ def _iterate_members(batch: object) -> Iterator[object]:
 
 
 class Handle(Protocol):
-    """A handle of a hook that has been registered on a model."""
+    """A handle that removes a hook from the model on which the hook is registered."""
 
     def remove(self) -> None:
         """Remove the hook from the model."""
@@ -103,17 +105,17 @@ class Handle(Protocol):
 class ForwardPasses:
     """An observer of a model's forward passes, which provides a step's samples, tokens and loss.
 
-    This class is for frameworks whose callbacks receive neither inputs nor outputs. Every forward
-    pass in training marks the phases forward and backward; a forward pass in evaluation mode marks
-    the validation phase. Forward passes without gradients, in compiled code, and on threads other
-    than the one that created this object are ignored.
+    This class is for frameworks whose callbacks receive neither inputs nor outputs. Each forward
+    pass in training mode marks the phases forward and backward. A forward pass in evaluation mode
+    marks the validation phase. Other forward passes are ignored: those without gradients, those in
+    compiled code, and those on a thread that did not create this object.
 
     Args:
         monitor: The monitor that records the phases and counts errors in the hooks.
         batch_size: The number of rows in a micro-batch, which is used for steps whose forward
             passes cannot be observed.
-        ranks: The number of ranks whose items are counted in `num_items_in_batch`, by which a model
-            divides its loss; 1 if only the items of this rank are counted.
+        ranks: The number of ranks whose items `num_items_in_batch` counts; 1 if only the items of
+            this rank are counted. A model divides its loss by `num_items_in_batch`.
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:
@@ -171,7 +173,7 @@ class ForwardPasses:
         self._handles = []
 
     def start_step(self) -> None:
-        """Begin a step and its first micro-batch."""
+        """Start a step and its first micro-batch."""
         self.samples, self.tokens, self.loss = 0, None, None
         self._losses = []
         self._micro_batches = self._forwards = 0
@@ -231,7 +233,7 @@ class ForwardPasses:
         self._monitor.mark("backward")
         loss = self._find_loss(output)
         if loss is not None:
-            # For several ranks, the Trainer scales the loss in place after this hook has run.
+            # With several ranks, the Trainer scales the loss in place after this hook has run.
             self._losses.append(loss if self._ranks == 1 else loss.clone())
             self._is_scaled = kwargs.get("num_items_in_batch") is not None
 
@@ -256,9 +258,9 @@ class ForwardPasses:
     def _combine(self) -> torch.Tensor | None:
         """Return the step's loss, combined from the losses of its micro-batches as in the Trainer.
 
-        A model that received the number of items in the whole batch has divided each loss by this
-        number, so the losses are summed; otherwise each loss is a mean, and the step's loss is the
-        mean of these losses.
+        If the model received the number of items in the whole batch, it divided each loss by this
+        number, so the losses are summed. Otherwise each loss is a mean, and the step's loss is the
+        mean of these losses. The result is None if the loss of a micro-batch is missing.
         """
         if not self._losses or len(self._losses) != self._micro_batches:
             return None
@@ -274,14 +276,14 @@ class ForwardPasses:
 class Hook:
     """A hook that is not copied, pickled or saved with its model.
 
-    In a copy of the model (for averaging, or written by `torch.save`), the hook is replaced by a
-    function of the standard library that does nothing, so that the copy can be loaded without this
-    package.
+    In a copy of the model, such as a copy for averaging or a file written by `torch.save`, the hook
+    is replaced by a function of the standard library that does nothing. The copy can therefore be
+    loaded without this package.
 
     Args:
         function: The function that the hook calls.
-        is_compiling: A function that returns whether the model's call is being compiled; if so, the
-            hook does nothing.
+        is_compiling: A function that returns whether the call of the model is being compiled. While
+            it is, the hook does nothing.
     """
 
     __slots__ = ("_function", "_is_compiling")

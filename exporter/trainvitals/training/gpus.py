@@ -4,10 +4,10 @@
 or UUID prefix. When torch has initialised CUDA, the UUIDs reported by torch are used instead,
 because CUDA may order GPUs differently from NVML.
 
-The driver is queried on a separate thread. `GPUSampler.read` waits at most 0.2 s for the driver (3
-s in the first call), so that a hanging driver call makes values unavailable but does not block the
-run. While a driver call hangs, later reads do not wait. If no NVIDIA library is installed, no
-thread is started.
+The driver is queried on a separate thread. `GPUSampler.read` waits for the driver for at most 0.2 s
+(3 s in the first call). If a driver call hangs, values are missing, but the run is not blocked.
+While a driver call hangs, later reads do not wait. If no NVIDIA library is installed, no thread is
+started.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GPUSampler:
 
         Returns:
             For each GPU, such as GPU 0: `gpu_0_util` (percent), `gpu_0_memory_used_mb`,
-            `gpu_0_memory_total_mb`, `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; a value
+            `gpu_0_memory_total_mb`, `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`. A value
             that the driver does not return is omitted. The first reason for missing values is
             logged.
         """
@@ -216,7 +216,7 @@ class _Reader:
         return handle
 
     def _ask(self, function: Callable[..., Answer], *arguments: object) -> Answer | None:
-        """Return a driver call's result; None after an error. An unexpected error is recorded."""
+        """Return the result of a driver call, or None after an error; record unexpected errors."""
         import pynvml  # noqa: PLC0415
 
         try:

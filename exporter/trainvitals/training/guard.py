@@ -1,4 +1,4 @@
-"""The guard of the training client, which keeps internal errors out of the training loop."""
+"""The guard of the training client, which keeps internal errors away from the training loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ErrorCounter(Protocol):
 
 
 class Guarded(Protocol):
-    """A protocol for objects whose public methods are guarded."""
+    """A protocol for objects that count the errors of their guarded methods."""
 
     @property
     def errors(self) -> ErrorCounter:
@@ -49,13 +49,13 @@ def guard(
 def guard(
     method: Callable[..., Result], *, owner: Guarded | None = None
 ) -> Callable[..., Result | None]:
-    """Return a function that, when it raises an exception, counts the error and returns None.
+    """Return a wrapper that counts an exception of a method as an error and then returns None.
 
     KeyboardInterrupt and SystemExit propagate, because they are not errors of the method.
 
     Args:
         method: The method or function.
-        owner: The object that counts the errors; None for the object that has the method.
+        owner: The object that counts the errors; None for the first argument of the method, `self`.
     """
 
     def guarded(*args: Any, **kwargs: Any) -> Result | None:  # noqa: ANN401 - those of the method

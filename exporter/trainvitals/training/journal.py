@@ -13,7 +13,7 @@ from trainvitals.training.recorder import Recorder
 
 Nonfinite = Literal["loss", "gradient", "evaluation"]
 
-# Values with these names have a dedicated word, whatever their source.
+# Values with these names have a dedicated word, regardless of their source.
 _OWN_WORDS = {
     "val_loss": "validation_loss",
     "validation_loss": "validation_loss",
@@ -40,7 +40,7 @@ _SPLIT_OF = {"val": 2, "valid": 2, "validation": 2, "eval": 2, "test": 3, "train
 
 
 class Journal:
-    """A writer of the state record of a run, which also contains the last eight events.
+    """A writer of the state record of a run; the record also contains the last eight events.
 
     Args:
         recorder: The recorder of the run file.
@@ -88,7 +88,7 @@ class Journal:
         self.is_dirty = True
 
     def raise_to(self, name: str, value: float) -> None:
-        """Set a word of the state record to a value, unless the word's value is larger."""
+        """Set a word of the state record to a value, unless its current value is larger."""
         self.set(name, max(value, self._words[STATE[name]]))
 
     def note(self, event: str, value: float = 0.0) -> None:
@@ -120,13 +120,13 @@ class Journal:
                 self._log_free(name, value, split)
 
     def log_evaluation(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record a finished evaluation's values, and whether this evaluation is the best so far."""
+        """Record the values of a finished evaluation, and whether it is the best so far."""
         self.add("evaluations")
         self.note("validation", self.get("evaluations") or 0.0)
         self.log_evaluated(values)
 
     def log_evaluated(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record further values of an evaluation that has already been recorded."""
+        """Record further values of the evaluation that was recorded last."""
         for name, value in values:
             self.log(((name, value),), "validation")
             if not math.isfinite(value):
@@ -137,7 +137,7 @@ class Journal:
                 self.set("evaluations_since_improvement", self._evaluations.since_improvement)
 
     def count_nonfinite(self, what: Nonfinite) -> None:
-        """Count a NaN or infinite value other than a loss, which is counted in the step record."""
+        """Record a NaN or infinite value; the step record counts NaN and infinite losses."""
         if what != "loss":
             self.add("nonfinite_gradients" if what == "gradient" else "nonfinite_evaluations")
         last = self.get("last_nonfinite_time")

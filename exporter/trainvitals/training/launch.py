@@ -2,10 +2,10 @@
 
 **Ranks.** Launchers can be nested: for example, `srun` starts `torchrun`, or a batch script starts
 `mpirun`. The innermost launcher is authoritative, so the launchers' variables are read in the order
-of `_LAUNCHERS`; Slurm is late in this order because Slurm also sets `SLURM_PROCID=0` for a batch
+of `_LAUNCHERS`. Slurm is late in this order because it also sets `SLURM_PROCID=0` for a batch
 script, and all processes started by `mpirun` inherit this value. Values that the inner launcher
 does not set are taken from an outer launcher if both launchers report the same rank. If no launcher
-reports other ranks, the ranks are read from PyTorch's process group if it exists, because
+reports more than one rank, the ranks are read from PyTorch's process group if it exists, because
 `torch.multiprocessing.spawn` sets no environment variables.
 
 **Run name.** The name is the first of the following that is set: the caller's name,
@@ -53,7 +53,7 @@ class Launch:
     """The run name, the ranks and the attempt of a training process.
 
     Attributes:
-        run: The run name: printable, without "/", 1 to 80 bytes of UTF-8.
+        run: The run name: printable, without "/" and "`", 1 to 80 bytes of UTF-8.
         rank: The rank among all processes of the run, starting from 0; 0 if no launcher sets a
             rank.
         local_rank: The rank of the process on this machine; -1 if this rank is unknown.
@@ -72,7 +72,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """The variables of a launcher; among several names, the first with a numeric value is used."""
+    """The variables of a launcher; of several variables, the first with a number is used."""
 
     rank: tuple[str, ...]
     local_rank: tuple[str, ...] = ()
@@ -90,8 +90,8 @@ _LAUNCHERS = (
         ("OMPI_COMM_WORLD_SIZE",),
     ),
     _Launcher(("PMI_RANK", "PMIX_RANK"), ("MPI_LOCALRANKID",), (), ("PMI_SIZE",)),
-    # SLURM_NTASKS is not used: in a batch script it is the size of a job step that has not started
-    # yet.
+    # SLURM_NTASKS is not used, because in a batch script it describes a job step that has not
+    # started yet.
     _Launcher(("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_NODEID",), ("SLURM_STEP_NUM_TASKS",)),
     # Lightning's own launcher; the rank is correct on the first machine.
     _Launcher(("LOCAL_RANK",), ("LOCAL_RANK",), ("NODE_RANK",), ("WORLD_SIZE",)),
@@ -155,7 +155,7 @@ def read_launch(
 def clean_name(text: str) -> str:
     """Return a text as a valid run name: printable, at most 80 bytes of UTF-8, without "/" and "`".
 
-    A backtick would end the quotes around the name in the dashboards' queries.
+    The dashboards' queries quote the name in backticks, so a backtick in the name would end it.
 
     A cut name ends with a checksum of the complete name, so that names that differ only at the end
     remain different. A text that contains only white space results in an empty name.
@@ -218,7 +218,7 @@ def _count_attempts(environ: Mapping[str, str]) -> int:
 
 
 def _given_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the environment's run names in order of precedence; "" stands for a missing name."""
+    """Return the run names in the environment by precedence; a missing name is an empty string."""
     return (
         environ.get("TRAINVITALS_RUN", ""),
         environ.get("WANDB_RUN_ID", ""),
@@ -258,7 +258,7 @@ def _script_stem(script: str | None) -> str:
 def _shared_mark(
     found: Launch, environ: Mapping[str, str], procfs: Path, launcher: str
 ) -> str | None:
-    """Return a mark shared by this launch's ranks; None for one process or an unknown mark."""
+    """Return the mark that all ranks share; None for a single process or an unknown mark."""
     is_elastic = "TORCHELASTIC_RUN_ID" in environ
     if not is_elastic and found.world_size <= 1 and found.rank == 0:
         return None

@@ -1,7 +1,7 @@
 """Base classes for callbacks and loggers that work with both Lightning distributions.
 
-`lightning` and `pytorch-lightning` define the same classes separately, so each class in this module
-is derived from the corresponding class of every installed distribution.
+The distributions `lightning` and `pytorch-lightning` each define the same classes. Each class in
+this module is therefore derived from the corresponding class of every installed distribution.
 """
 
 # ruff: noqa: ARG002 - Lightning defines the parameters of the methods
@@ -68,12 +68,12 @@ class ValuesLogger(DummyLogger):
 
     @property
     def name(self) -> str:
-        """The logger's name, which is empty because it would be part of checkpoint paths."""
+        """The logger's name, which is empty so that it does not appear in checkpoint paths."""
         return ""
 
     @property
     def version(self) -> str:
-        """The logger's version; empty, because checkpoint paths include a version that is not."""
+        """The logger's version, which is empty so that it does not appear in checkpoint paths."""
         return ""
 
     @property

@@ -1,8 +1,8 @@
 """The running mean and the spikes of the loss, and evaluations without improvement.
 
-A loss spike is detected by comparing the losses with a limit, which is the greater of two values:
-twice the median of the previous losses, and their median plus eight times their median absolute
-deviation (MAD). A spike begins with the fifth consecutive loss above this limit.
+A loss spike is detected by comparing each loss with a limit. The limit is the greater of two
+values: twice the median of the previous losses, and their median plus eight times their median
+absolute deviation (MAD). A spike begins with the fifth consecutive loss above this limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 _DECAY = 0.98
-_STEADY_SHARE = 0.02 + 1e-9  # close to the limit 1 - 0.98, which is never reached
+_STEADY_SHARE = 0.02 + 1e-9  # close to 1 - 0.98, to which the share converges
 # To keep steps cheap, losses are sorted in blocks of 50; two blocks are the last 100 losses.
 _BLOCK_LOSSES = 50
 _LOSSES_OF_A_SPIKE = 5
@@ -28,8 +28,8 @@ class LossWatch:
     """A detector of loss spikes on one rank, which also maintains the mean loss.
 
     No limit applies before the first 50 finite losses. Losses above the limit do not contribute to
-    the limit, but after 100 consecutive losses above the limit, these losses become the new
-    baseline and the spike ends.
+    the limit. However, after 100 consecutive losses above the limit, the limit is computed from
+    these losses and the spike ends.
 
     Attributes:
         ema: The exponential moving average (decay 0.98) of the finite losses, with bias correction;
@@ -90,7 +90,7 @@ class LossWatch:
             self._see_normal((loss,))
 
     def _see_normal(self, losses: Sequence[float]) -> None:
-        """Add losses that do not exceed the limit; the losses must fit into the current block."""
+        """Add losses that do not exceed the limit; they must fit into the current block."""
         self._average(losses)
         block = self._block
         block.extend(losses)
@@ -147,8 +147,7 @@ def spike_limit(ordered: Sequence[float]) -> float:
 def _absolute_deviation(ordered: Sequence[float], median: float) -> float:
     """Return the median absolute deviation of the losses (MAD).
 
-    The values nearest to the median are adjacent in the sorted losses, so they are found by
-    bisection.
+    In the sorted losses, the values nearest to the median are adjacent, so bisection finds them.
     """
     count = len(ordered) // 2 + 1
     low, high = 0, len(ordered) - count
@@ -170,8 +169,8 @@ class EvaluationWatch:
     Attributes:
         best: The best finite value of all evaluations so far; None before the first finite value.
         evaluations: The number of evaluations so far.
-        since_improvement: The number of evaluations since the best one; a NaN or infinite value is
-            not an improvement.
+        since_improvement: The number of evaluations since the best evaluation; a NaN or infinite
+            value is not an improvement.
     """
 
     __slots__ = ("_sign", "best", "evaluations", "since_improvement")

@@ -1,9 +1,9 @@
 """The accelerator memory of this process, as counted by torch's allocator.
 
-The allocator keeps its counters on the host, so that reading these counters does not wait for a
-device. The driver is never queried, because `mem_get_info` can delay collective operations. This
-module never imports torch or initialises devices: if the program itself has not initialised a
-device, nothing is reported.
+The allocator keeps its counters on the host, so reading them does not wait for a device. The driver
+is never queried, because `mem_get_info` can delay collective operations. This module never imports
+torch and never initialises a device: if the program itself has not initialised one, nothing is
+reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainvitals.training.journal import Journal
 
 _GIB = 1024**3
-# The types of device whose allocators keep statistics, by their names in torch.
+# The device types whose allocators keep statistics, by their names in torch.
 _KINDS = ("cuda", "xpu", "hpu")
 
 
@@ -32,9 +32,9 @@ class TorchMemory:
     Attributes:
         allocated_bytes: The memory allocated for tensors.
         reserved_bytes: The memory reserved from the driver; None if the allocator does not report
-            this memory.
-        peak_bytes: The maximum of the memory allocated for tensors, since the start or since the
-            program last reset the peak.
+            it.
+        peak_bytes: The maximum of `allocated_bytes` since the start, or since the program last
+            reset the peak.
         alloc_retries: The number of allocations that succeeded only after cached memory was
             released, which indicates a shortage of memory; None if the allocator does not count
             such allocations.
@@ -99,7 +99,7 @@ def _from_allocator(stats: Mapping[str, object]) -> TorchMemory | None:
 
 
 def _from_pool(stats: Mapping[str, object]) -> TorchMemory | None:
-    """Return Gaudi's statistics; the reserved memory is the pool allocated at the start."""
+    """Return the statistics of a Gaudi card, whose reserved memory is not reported."""
     allocated, peak = _find_number(stats, "InUse"), _find_number(stats, "MaxInUse")
     if allocated is None or peak is None:
         return None
@@ -130,7 +130,7 @@ class MemoryMonitor:
         self._modules = modules
 
     def update(self) -> float:
-        """Return the peak of allocated memory on the current device in GiB; 0 without a device."""
+        """Return the peak memory allocated on the current device in GiB; 0 without a device."""
         torch = self._modules.get("torch")
         memory = None if torch is None else read_memory(torch)
         if memory is None:
@@ -150,8 +150,8 @@ class MemoryMonitor:
 def get_gpu_memory_usage(*, modules: Mapping[str, ModuleType] = sys.modules) -> tuple[float, float]:
     """Return the allocated memory and the reserved memory of the current device, in GiB.
 
-    Both values are 0 if no device is initialised; the reserved memory is 0 if the device's
-    allocator does not report reserved memory.
+    Both values are 0 if no device is initialised. The reserved memory is 0 if the allocator does
+    not report it.
     """
     torch = modules.get("torch")
     memory = None if torch is None else read_memory(torch)
@@ -211,8 +211,8 @@ class DeviceRecorder:
 
     Args:
         journal: The journal in which the values are recorded.
-        needs_peak: Whether to look up the device's peak FLOP/s, which is necessary if the user has
-            set FLOPs per sample or token but no peak.
+        needs_peak: Whether to look up the device's peak FLOP/s, because the user has set FLOPs per
+            sample or token but no peak.
     """
 
     __slots__ = ("_journal", "_memory_due", "_needs_peak")
@@ -223,7 +223,9 @@ class DeviceRecorder:
         self._memory_due = 0.0
 
     def record(self, now: float) -> None:
-        """Record the device's memory if five seconds have passed; called on the training thread.
+        """Record the device's memory if five seconds have passed since the last recording.
+
+        This method is called on the training thread.
 
         Args:
             now: The current time of the monotonic clock, in seconds.
@@ -250,7 +252,7 @@ class DeviceRecorder:
 
 
 def _find_peak(torch: ModuleType) -> float | None:
-    """Return the peak FLOP/s of the current device in the best supported half precision."""
+    """Return the peak FLOP/s of the current device in bfloat16 or, if unknown, in float16."""
     for kind in ("cuda", "hpu"):
         device = getattr(torch, kind, None)
         if device is not None and device.is_initialized():

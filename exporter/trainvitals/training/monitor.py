@@ -1,8 +1,7 @@
 """The monitor of a training run: the public interface, and the start and end of a run.
 
-No method of the monitor raises an exception in the training loop or waits for a device, and
-recording a step neither acquires a lock nor makes a system call. Times are those of the host's
-clock.
+No method of the monitor raises an exception in the training loop or waits for a device. Recording a
+step acquires no lock and makes no system call. All times are read from the host's clock.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ class TrainingMonitor(EventRecorder):
     which the exporter reads. A step costs a few microseconds.
 
     No method raises an exception, waits for a device or communicates with another process. After
-    ten internal errors, the monitor disables itself. The monitor may be used only on the thread
-    that created it, except that `log` may be called from any thread.
+    ten internal errors, the monitor disables itself. The method `log` may be called from any
+    thread; all other methods may be called only on the thread that created the monitor.
 
     If the monitor is used as a context manager, the run ends when the context ends. The run also
     ends when `finish` or `fail` is called, when the interpreter ends, and when the monitor is
@@ -134,7 +133,7 @@ class TrainingMonitor(EventRecorder):
         errors: The counter of the monitor's internal errors.
     """
 
-    # Called with each monitor that has been opened; an observer that is replaced by a monitor.
+    # A function that is called with each new monitor, so that an automatic observer can give way.
     opened: ClassVar[Callable[[TrainingMonitor], None] | None] = None
 
     def __init__(
@@ -171,7 +170,7 @@ class TrainingMonitor(EventRecorder):
         self.start_time: float | None = None
         self.errors = Errors("the training monitor", partial(_switch_off, weakref.ref(self)))
         if environ is None:
-            environ = os.environ  # help() would show a default with its secrets
+            environ = os.environ  # help() would show the secrets of a default value
         self._is_open = self._is_over = False
         self._thread = get_ident()
         self._stack: list[str] = []
@@ -264,7 +263,7 @@ class TrainingMonitor(EventRecorder):
 
     @guard
     def end(self) -> None:
-        """Record that the process ends; the exporter derives the outcome from the exit code."""
+        """Record that the process exits; the exporter derives the outcome from the exit code."""
         self._end(State.ENDED, "finish")
 
     @guard
@@ -272,8 +271,8 @@ class TrainingMonitor(EventRecorder):
         """Record that the run failed. Later calls of the monitor do nothing.
 
         Args:
-            exception: The exception that ended the run. The exception's class is recorded in the
-                run file; `trainvitals run` also keeps the traceback, which only the user can read.
+            exception: The exception that ended the run. Its class is recorded in the run file.
+                `trainvitals run` also keeps the traceback in a file that only the user can read.
         """
         if exception is not None:
             kind = type(exception)
@@ -390,7 +389,7 @@ def _make_silent(run: str) -> TrainingMonitor:
 
 
 def _do_nothing(*_: object, **__: object) -> None:
-    """Do nothing when called instead of a method that records."""
+    """Do nothing; this function replaces the recording methods of a disabled monitor."""
 
 
 def _make_null_context(_: str) -> AbstractContextManager[None]:

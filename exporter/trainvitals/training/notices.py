@@ -1,9 +1,8 @@
 """Messages that the training process itself sends about a run, without Alertmanager.
 
 Rank 0 sends the messages about the run, and the first rank of each machine sends the messages about
-that machine.
-The training thread only queues a message when an alert changes; `trainvitals.alerting.notifier`
-sends the message.
+that machine. When an alert changes, the training thread only queues a message, which
+`trainvitals.alerting.notifier` then sends.
 """
 
 from __future__ import annotations
@@ -141,8 +140,8 @@ def open_notices(
 
     Args:
         notify: The channels to which messages are sent; True for the channels configured in the
-            environment, False to send no messages. None means True if TRAINVITALS_NOTIFY is set,
-            and otherwise False.
+            environment, False to send no messages. None means True if TRAINVITALS_NOTIFY is 1, and
+            otherwise False.
         environ: The environment variables, which may configure channels.
         launch: The run and rank of this process.
         clock: A clock that returns Unix time in seconds.
@@ -189,4 +188,4 @@ def _find_channels(
 
 
 def _do_nothing() -> None:
-    """Do nothing, because the sender has no function that could be disabled."""
+    """Do nothing, because this log cannot be disabled."""

@@ -1,12 +1,12 @@
 """The pace of a run: the current speed, the usual speed, and deviations from the usual speed.
 
-`Pace` measures batches and the share of the time that is spent waiting for data. `Baseline`
-compares step time, throughput and utilisation with the median of each quantity over a limited
-number of past values; only deviations in the unfavourable direction are detected. A value deviates
-if it differs from the median by more than five times the usual scatter (the median absolute
-deviation, scaled to a standard deviation) and by more than a quarter of the median. Values that
-deviate are not added to the past values and thus do not change the baseline. However, a new pace
-becomes the usual pace if it lasts as long as the period that the past values cover.
+`Pace` measures batches and the share of time spent waiting for data. `Baseline` compares step time,
+throughput and utilisation with the median of each quantity over a limited number of past values.
+Only deviations in the unfavourable direction are detected. A value deviates if it differs from the
+median by more than five times the usual scatter (the median absolute deviation, scaled to a
+standard deviation) and by more than a quarter of the median. Values that deviate are not added to
+the past values and thus do not change the baseline. However, after 200 consecutive values that
+deviate, these values replace the past values, so that a lasting new pace becomes the usual pace.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Stretch:
         samples: The number of samples in these steps.
         seconds: The duration of the batches, including the wait for data, without validation and
             checkpoints.
-        data_wait_seconds: The part of the duration that was spent until each batch was loaded and
-            on the device.
+        data_wait_seconds: The part of the duration in which the run waited until each batch was
+            loaded and on the device.
     """
 
     steps: int = 0
@@ -63,7 +63,7 @@ class Stretch:
 
 
 class Pace:
-    """A meter of batches; a batch lasts from the end of the previous batch to its own end.
+    """A meter of batches; a batch lasts from the end of the previous batch until it ends.
 
     Args:
         clock: A monotonic clock, in seconds.
@@ -98,8 +98,8 @@ class Pace:
     def pause(self) -> None:
         """Exclude the time until `wait`, or until the end of a batch without a recorded wait.
 
-        The excluded time is validation, saving of checkpoints, or the first batch of an epoch,
-        which waits for the loader's workers to start.
+        The excluded time is spent on validation, on saving a checkpoint, or on the first batch of
+        an epoch, which waits until the loader's workers have started.
         """
         self._waiting_at = None
 
@@ -133,7 +133,7 @@ _SMALLEST_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The usual values of a run; each value is None until enough readings have been made.
+    """The usual values of a run; a value is None until enough readings exist.
 
     Attributes:
         step_seconds: The usual duration of a step in seconds.
@@ -153,8 +153,8 @@ class Baseline:
     """The usual pace of a run, determined from one reading every few seconds.
 
     Args:
-        lasting_seconds: The time for which a value must deviate before an alert is raised; after a
-            quarter of this time without deviation, the alert is cleared.
+        lasting_seconds: The time for which a value must deviate before an alert is raised. The
+            alert is cleared after a quarter of this time without deviation.
         clock: A monotonic clock, in seconds.
     """
 
@@ -198,7 +198,7 @@ class Baseline:
         samples_per_second: float | None = None,
         utilization_ratio: float | None = None,
     ) -> Changes:
-        """Return the alerts that a reading raises or clears; None means an unknown value.
+        """Return the alerts that a reading raises or clears; an unknown value is None.
 
         The first three readings are ignored, because they belong to the warm-up of the run.
         """
@@ -271,7 +271,7 @@ class _Quantity:
             self.usual = median(self._past)
 
     def _note_deviation(self, value: float) -> None:
-        """Record a deviating value; a deviation that lasts long enough becomes the usual value."""
+        """Record a value that deviates; after 200 in a row, their median is the usual value."""
         self._deviating.append(value)
         if len(self._deviating) >= _MOST_READINGS:
             self._past.clear()

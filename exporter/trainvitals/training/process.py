@@ -1,6 +1,6 @@
-"""The training process's identity for the run file's header, and hooks in its interpreter.
+"""The identity of a training process, for the run file's header, and hooks in its interpreter.
 
-The hooks report the end of the interpreter, an uncaught exception and a fork.
+The hooks report the exit of the interpreter, an uncaught exception and a fork.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _find_framework() -> tuple[str, str]:
 
 
 def _find_accelerators() -> list[str]:
-    """Return the UUID of the current CUDA device if a context exists; never create a context."""
+    """Return the UUID of the current CUDA device; empty unless the program initialised CUDA."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():
@@ -88,8 +88,8 @@ def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
     """Return the properties that identify this process on the machine.
 
     Returns:
-        The start time in clock ticks since boot, the boot ID, and the inode of the PID namespace;
-        each is zero if `/proc` does not provide it.
+        The start time in clock ticks since boot, the boot ID, and the inode of the PID namespace.
+        All three are zero if `/proc` does not provide one of them.
     """
     try:
         stat = (procfs / "self/stat").read_bytes()
@@ -106,7 +106,8 @@ def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
 def is_loader_worker() -> bool:
     """Return whether this process is a daemonic multiprocessing child, such as a loader worker.
 
-    A spawned worker runs the script's module before it is marked as daemonic.
+    The result is also True while a spawned child imports the script's module, because the child is
+    not yet marked as daemonic at that time.
     """
     processes = sys.modules.get("multiprocessing.process")
     if processes is None:
@@ -116,22 +117,23 @@ def is_loader_worker() -> bool:
 
 
 class Run(Protocol):
-    """A run that can be notified of the end of its process."""
+    """A run that can be notified when its process ends."""
 
     def end(self) -> None:
-        """Record that the interpreter of the process ends."""
+        """Record that the interpreter exits."""
         ...
 
     def fail(self, exception: BaseException | None = None) -> None:
-        """Record that the interpreter ends because of an exception."""
+        """Record that the interpreter exits because of an exception."""
         ...
 
 
 class InterpreterHooks:
     """Hooks that notify a run of the interpreter's exit, an uncaught exception and a fork.
 
-    A process that multiprocessing started handles its exceptions itself and may exit without the
-    interpreter's exit functions, so a multiprocessing finalizer reports the exit of such a process.
+    A process that multiprocessing started handles its exceptions itself and may exit without
+    calling the interpreter's exit functions. A multiprocessing finalizer therefore reports the exit
+    of such a process.
 
     The hooks do not keep the run alive. The hooks of several runs are chained, and each run's hooks
     can be removed separately.
@@ -198,7 +200,7 @@ class InterpreterHooks:
             self._fail(error)
 
     def _report_exit(self) -> None:
-        """Report the exit, or the handled exception, of a process that multiprocessing started."""
+        """Report that a process of multiprocessing exits, or the exception that ends it."""
         handled = sys.exc_info()[1]
         error = None if handled is self._handled_before else find_error(handled)
         if error is None:
@@ -227,6 +229,6 @@ def _add_finalizer(report: Callable[[], None]) -> Callable[[], object] | None:
 
 
 def _find_uncaught() -> BaseException | None:
-    """Return the uncaught exception; None in an interactive session, which does not end."""
+    """Return the uncaught exception; None in an interactive session, which continues after it."""
     error: BaseException | None = getattr(sys, "last_value", None)
     return None if hasattr(sys, "ps1") else error

@@ -1,8 +1,9 @@
-"""The writing side of this process's run file.
+"""Writes the run file of this process.
 
-A record is a row of words: it is filled in private memory, copied alternately into one of two slots
-of the file, and completed there with its checksum; until the checksum matches, a reader uses the
-previous record. No system call is made after the file has been created.
+A record is a row of words that is filled in private memory. To publish the record, it is copied to
+one of two slots of the file in turn, and then its checksum is written. Until the checksum matches,
+a reader uses the previous record in the other slot. Recording makes no system call after the file
+has been created.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class Row:
         empty: The initial values of the words.
 
     Attributes:
-        data: The words as bytes, for filling several words at once; the first word is the sequence
-            number.
-        words: The same words as numbers, for filling single words.
+        data: The words as bytes, so that several words can be set at once; the first word is the
+            sequence number.
+        words: The same words as numbers, so that a single word can be set.
         number: The number of times the words have been published.
         published: The time of the last `publish`, in seconds of the monotonic clock.
         slots: The two slots with their checksums; the first slot is used for even sequence numbers.
@@ -188,7 +189,7 @@ class Recorder:
             return
         os.close(self._file.descriptor)
         self._file = None
-        # The mapping is released with its last view: a signal may have arrived between two stores.
+        # The mapping is released with its last view, because a signal may have interrupted a store.
         self._map = mmap.mmap(-1, FILE_BYTES)
         self.live = memoryview(bytearray(LIVE_BYTES)).cast("d")
         self.trace = memoryview(bytearray(TRACE_BYTES))
@@ -204,12 +205,12 @@ def create_run_file(
     Args:
         identity: The identity of this process.
         directory: The run directory; it is created if missing.
-        clock: A clock that returns Unix time in seconds, by which old files of ended runs are
-            found.
+        clock: A clock that returns Unix time in seconds, with which old files of ended runs are
+            found and removed.
 
     Raises:
-        RunFileUnavailableError: The system does not support record locks, the directory cannot be
-            created or written, or the file system is full.
+        RunFileUnavailableError: The system does not support record locks or cannot reserve space
+            for a file, the directory cannot be created or written, or the file system is full.
     """
     try:
         import fcntl  # noqa: PLC0415 - not every system has it
@@ -248,11 +249,11 @@ def open_run_directory(path: Path) -> int:
     """Open the run directory and return a descriptor; a missing run directory is created.
 
     Raises:
-        OSError: The directory cannot be created or opened, or is a symbolic link.
+        OSError: The directory cannot be created or opened, or it is a symbolic link.
     """
     try:
         path.mkdir(parents=True)
-        path.chmod(0o1777)  # any user may add run files; only owners may remove them
+        path.chmod(0o1777)  # any user may add run files, but only owners may remove them
     except FileExistsError:
         pass
     # A symbolic link in a world-writable directory must not redirect the files.
@@ -271,7 +272,7 @@ def _write_file(
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
     try:
-        os.fchmod(descriptor, 0o644)  # despite the umask: the exporter may be another user
+        os.fchmod(descriptor, 0o644)  # whatever the umask: the exporter may be another user
         os.posix_fallocate(descriptor, 0, FILE_BYTES)
         os.pwrite(descriptor, header, 0)
         lock(descriptor, _LOCK_NOW, 1, 0)
@@ -287,9 +288,9 @@ _LOCK_NOW = 2 | 4  # LOCK_EX | LOCK_NB
 
 
 def _discard_old(folder: int, own_pid: int, now: float) -> None:
-    """Remove this user's files of runs that ended at least a day ago, as the exporter does."""
+    """Remove this user's run files of runs that ended over a day ago, as the exporter does."""
     for name in os.listdir(folder)[:_MOST_EXAMINED]:
-        # Closing a second descriptor of a file that this process has locked releases the lock.
+        # If this process has locked a file, closing a second descriptor of it releases the lock.
         if not name.endswith(SUFFIX) or f".{own_pid}." in name:
             continue
         try:

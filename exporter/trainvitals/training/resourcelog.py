@@ -1,4 +1,4 @@
-"""The resource log: a block of lines on the console every N batches, and one CSV file per epoch.
+"""The resource log: a block of lines on the console every N batches, and a CSV file per epoch.
 
 On the console:
 
@@ -11,8 +11,8 @@ On the console:
     [Resources] ⚠️ ALERTS:
       - GPU underutilized: 42.3% (threshold: 50%)
 
-A value that could not be read is omitted; a line without values is also omitted. A block that
-repeats the values of the previous block ends with the line ` (the same sample as above)`.
+A value that could not be read is omitted, and so is a line without values. A block that repeats the
+values of the previous block ends with the line `  (the same sample as above)`.
 
 In CSV files, which a spreadsheet or `trainvitals plot` can read:
 
@@ -23,12 +23,12 @@ In CSV files, which a spreadsheet or `trainvitals plot` can read:
     0,2025-10-07T10:00:00,85.3,50.0,45.2,48.5,75.2
 
 `step` is the number of optimizer steps before the batch; `timestamp` is the local time without a
-time zone. The five value columns shown above always come first, followed by the utilisation and
-memory columns of each further GPU, and then by all other values sorted by name. Lines that belong
-to the same sample have the same number in the column `sample`. The header is fixed when a file is
-created: a value that is missing later results in an empty cell, and a value that first appears
-later gets a column in the next file. If a file already exists, lines are appended under its
-existing header. Each line is written atomically.
+time zone. The five value columns shown above always come first. They are followed by the
+utilisation and memory columns of each further GPU, and then by all other values sorted by name.
+Lines of the same sample have the same number in the column `sample`. The header does not change
+after a file has been created. If a value is missing later, its cell is empty. If a value first
+appears later, it gets a column in the next file. If a file already exists, lines are appended under
+its existing header. Each line is written atomically.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _GPU_KEY = re.compile(r"gpu_(\d+)_")
 
 
 class Console:
-    """Standard output, to which nothing more is written after a write error.
+    """A writer to standard output that writes nothing more after a write error.
 
     Args:
-        write: A function that writes a text to the output; None for the current `sys.stdout`.
+        write: A function that writes a text to the console; None to write to `sys.stdout`.
     """
 
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
@@ -58,7 +58,7 @@ class Console:
         self._is_broken = False
 
     def show(self, text: str) -> None:
-        """Write a text; characters that the terminal cannot display become question marks."""
+        """Write a text; if the console cannot encode it, replace non-ASCII characters with `?`."""
         if self._is_broken or not text:
             return
         if self._write is not None:
@@ -79,7 +79,7 @@ class Console:
 
 
 def write_block(batch: int, metrics: Mapping[str, float], *, is_repeated: bool = False) -> str:
-    """Return the console block for a reading; its memory percentage is the available share.
+    """Return the console block for a reading, with the available share of memory in percent.
 
     Args:
         batch: The number of the batch after which the reading was made.
@@ -110,7 +110,7 @@ def write_alerts(texts: Iterable[str]) -> str:
 
 
 def write_cleared(texts: Iterable[str]) -> str:
-    """Return one line per cleared alert, which contains the value that cleared the alert."""
+    """Return one console line per cleared alert, with the value that cleared the alert."""
     return "".join(f"{PREFIX} cleared: {text}\n" for text in texts)
 
 
@@ -181,7 +181,7 @@ class Timeseries:
     def append(self, epoch: int, step: int, metrics: Mapping[str, float]) -> None:
         """Append a reading as a line to the CSV file of an epoch.
 
-        After an error, a warning is logged, and no more readings of this epoch are written.
+        If a write fails, a warning is logged and no more readings of this epoch are written.
         """
         try:
             if epoch != self._epoch:
@@ -245,7 +245,7 @@ class Timeseries:
 
 
 def order_columns(names: Mapping[str, float]) -> list[str]:
-    """Return the CSV columns: the fixed columns, those of further GPUs, and all other values."""
+    """Return the CSV columns: fixed columns, then those of further GPUs, then all other values."""
     gpus = sorted(
         (int(match[1]), match[2] != "util", name)
         for name in names

@@ -57,10 +57,9 @@ class ResourceMonitor:
             throughput or utilization must be unusual, before an alert is raised.
         adaptive_alerts: Whether to print alerts about step time, throughput or utilization that is
             unusual for this run. The exporter shows these alerts in any case.
-        sample_seconds: The minimum time between two readings, which prevents fast batches from
-            being slowed down. A sample within this time repeats the previous values; the console
-            and the CSV column `sample` show this repetition. If 0, the values are read for every
-            sample.
+        sample_seconds: The minimum time between two readings, so that reading does not slow down
+            fast batches. A sample within this time repeats the previous values, as the console and
+            the CSV column `sample` show. If it is 0, the values are read for every sample.
         write: A function that receives the printed text. If None, the text is written to standard
             output.
         clock: A monotonic clock, in seconds.
@@ -156,7 +155,7 @@ class ResourceMonitor:
         self._sampled_at = float("-inf")
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without process-specific members, so that a Trainer is picklable."""
+        """Return the state without process-specific members, so that a Trainer can be pickled."""
         left = ("_host", "_gpus", "_timeseries", "monitor")
         return {**self.__dict__, **dict.fromkeys(left)}
 
@@ -206,8 +205,9 @@ class ResourceMonitor:
     def check_alerts(self, metrics: Mapping[str, float]) -> list[str]:
         """Return a message for each value of a reading that is beyond its threshold.
 
-        The result depends only on this reading. By contrast, each alert of a fit is raised once,
-        and a GPU must be underutilized for `alert_seconds` of training before an alert is raised.
+        The result depends only on this reading. During a fit, by contrast, each alert is raised
+        once. The alert about a GPU is raised only after the GPU has been underutilized for
+        `alert_seconds` of training.
         """
         findings = find_alarming(metrics, self._gather_thresholds())
         return [f"{WARNING_SIGN} {finding.text}" for finding in findings if finding.is_alarming]
@@ -221,7 +221,7 @@ class ResourceMonitor:
     # Methods for callbacks.
 
     def _switch_off(self) -> None:
-        """Stop all activity in this fit except the work at its end."""
+        """Stop all activity in this fit except the cleanup at the end of the fit."""
         self._silence(name for name in self._hooks if name not in _LAST_HOOKS)
 
     def _silence(self, hooks: Iterable[str]) -> None:
@@ -234,7 +234,7 @@ class ResourceMonitor:
             self._gpus.follow(ordinals)
 
     def _sample_batch(self, batch: int, step: int, *, prints: bool) -> None:
-        """Sample the resources after a batch, and write, print and report this sample."""
+        """Sample the resources after a batch, write and print the sample, and report alerts."""
         is_fresh = self._sample()
         news = self._judge() if is_fresh else ""
         if self._exports:
@@ -259,7 +259,7 @@ class ResourceMonitor:
         return (write_alerts(raised) if raised else "") + write_cleared(cleared)
 
     def _pause(self) -> None:
-        """Record that the run begins an activity other than training."""
+        """Record that the run starts an activity other than training."""
         self._pace.pause()
         if self._paused_at is None:
             self._paused_at = self._clock()
@@ -306,7 +306,7 @@ class ResourceMonitor:
         )
 
     def _sample(self) -> bool:
-        """Read all values unless the last sample is recent; return whether values were read."""
+        """Read all values, unless the last reading is recent; return whether they were read."""
         now = self._clock()
         if now - self._sampled_at < self._sample_seconds:
             return False

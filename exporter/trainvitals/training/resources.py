@@ -1,9 +1,9 @@
 """CPU, memory, disk and network use of a training process and its machine.
 
-Values in this module have the same names as the CSV columns of the resource log. All values of the
-process include its descendants, such as data loader workers. The functions do not block: every rate
-is the mean since the previous reading. Values that a system does not report (process I/O on macOS,
-pressure outside Linux) are missing from the results.
+The names of the values are those of the CSV columns of the resource log. All values of the process
+include its descendants, such as data loader workers. The functions do not block, because every rate
+is the mean since the previous reading. Values that a system does not report are missing from the
+results: process I/O on macOS, and pressure on systems other than Linux.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOPBACK = re.compile(r"lo\d*$|Loopback")
 class HostSampler:
     """A sampler of the resources of the machine and of this process tree, which uses psutil.
 
-    The rates in the first reading are means since the creation of the sampler.
+    The rates in the first reading are means since the sampler was created.
 
     Args:
         clock: A monotonic clock, in seconds.
@@ -70,8 +70,8 @@ class HostSampler:
             `disk_read_mb` and `disk_write_mb` of the process tree since the previous reading, and
             the corresponding rates `io_read_rate_mbps` and `io_write_rate_mbps` in MB/s;
             `net_sent_mbps` and `net_recv_mbps` of the machine without its loopback interface, in
-            MB/s; `io_pressure_pct`, the percentage of the time in which any task of the machine
-            waited for I/O.
+            MB/s; `io_pressure_pct`, the share of time in which any task of the machine waited for
+            I/O, in percent. 1 MB is 2**20 bytes.
         """
         before, now = self._io, self._read_io()
         self._io = now
@@ -147,7 +147,7 @@ def _read_network() -> dict[str, float]:
 
 
 def _read_stalled_seconds(path: Path) -> float | None:
-    """Return the seconds since boot in which any task waited for I/O; None if it is unknown.
+    """Return for how many seconds since boot any task waited for I/O; None if unknown.
 
     The time is read from the line `some` in /proc/pressure/io.
     """
@@ -167,10 +167,10 @@ class TreeReading:
     """The resources that a process tree has used so far.
 
     Attributes:
-        cpu_seconds: The CPU time of all processes, including ended processes; this value never
-            decreases.
-        resident_bytes: The resident memory of the running processes; shared pages are counted once
-            for each process.
+        cpu_seconds: The CPU time of all processes, including those that have ended; this value
+            never decreases.
+        resident_bytes: The resident memory of the running processes; a shared page is counted once
+            per process.
         read_bytes: The number of bytes that all processes have read from storage; this value never
             decreases. None on a system that does not report process I/O, such as macOS.
         write_bytes: The number of bytes that all processes have written to storage; this value
@@ -194,9 +194,9 @@ class _Member:
 class ProcessTree:
     """This process and its descendants, read with psutil.
 
-    Finding the descendants costs more than reading them, so the search for descendants runs only
-    every 5 s. On a machine with many processes, the interval is longer, so that the search takes at
-    most 0.2 % of the time.
+    It takes longer to find the descendants than to read their resources, so they are searched for
+    only every 5 s. If a search takes long, the interval is longer, so that searches take at most
+    0.2 % of the time.
 
     Args:
         clock: A monotonic clock, in seconds.
@@ -219,7 +219,7 @@ class ProcessTree:
         reads = [member.read_bytes for member in self._members]
         writes = [member.write_bytes for member in self._members]
         cpu_seconds = sum(member.cpu_seconds for member in self._members)
-        # An ended child's counts are missing until the parent has taken over these counts.
+        # The counts of an ended child are missing until its parent has taken them over.
         self._highest = TreeReading(
             max(self._highest.cpu_seconds, self._ended.cpu_seconds + cpu_seconds),
             resident_bytes,
@@ -249,7 +249,7 @@ class ProcessTree:
         )
 
     def _read_member(self, member: _Member) -> int:
-        """Read a process's counts and return its resident bytes; a zombie keeps its last counts."""
+        """Update the counts of a process, unless it is a zombie, and return its resident bytes."""
         import psutil  # noqa: PLC0415
 
         process = member.process
@@ -257,7 +257,7 @@ class ProcessTree:
             times = process.cpu_times()
             resident = int(process.memory_info().rss)
         except (psutil.Error, OSError):
-            if not process.is_running() and sys.platform != "win32":  # the parent has its counts
+            if not process.is_running() and sys.platform != "win32":  # the parent took them over
                 member.cpu_seconds, member.read_bytes, member.write_bytes = 0.0, 0, 0
             return 0
         ended_children = getattr(times, "children_user", 0.0) + getattr(
@@ -287,8 +287,8 @@ def _find_descendants(root: Process) -> list[Process]:
 def _list_descendants(root: int, *, procfs: Path = Path("/proc")) -> list[int] | None:
     """Return the PIDs of a process's descendants; None if the kernel does not list child processes.
 
-    This function replaces the search of psutil through all processes of the machine, which can take
-    longer than a training step on a large machine.
+    psutil would search all processes of the machine, which can take longer than a training step on
+    a large machine.
     """
     if not (procfs / f"{root}/task/{root}/children").exists():
         return None
@@ -302,7 +302,7 @@ def _list_descendants(root: int, *, procfs: Path = Path("/proc")) -> list[int] |
 
 
 def _list_children(tasks: Path) -> list[int]:
-    """Return the PIDs of a process's children; threads that have ended are skipped."""
+    """Return the PIDs of the children of a process; threads that have ended are skipped."""
     children: list[int] = []
     with suppress(OSError):
         for task in tasks.iterdir():
@@ -318,12 +318,15 @@ def _read_io(member: _Member) -> None:
         return
     try:
         counters = member.process.io_counters()
-    except (psutil.Error, OSError, RuntimeError):  # a zombie's file is empty: RuntimeError
+    except (psutil.Error, OSError, RuntimeError):  # RuntimeError: the file of a zombie is empty
         return
     member.read_bytes, member.write_bytes = int(counters.read_bytes), int(counters.write_bytes)
 
 
 def _rise(highest: int | None, ended: int | None, counts: list[int | None]) -> int | None:
-    """Return the larger of the sum and the previous maximum; None if no process was readable."""
+    """Return the total of the processes' counts; None if no process could be read.
+
+    The total includes ended processes and is never lower than the highest previous total.
+    """
     known = [count for count in counts if count is not None]
     return max(highest or 0, (ended or 0) + sum(known)) if known else None

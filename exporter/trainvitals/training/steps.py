@@ -1,7 +1,7 @@
-"""The step record of a run, which is written on every step within a few microseconds.
+"""The step record of a run, which is updated on every step within a few microseconds.
 
-`mark`, `update_batch` and `_publish` fill words of the step record and publish the record. The
-methods after `update_batch` do work that is not done on every step.
+`mark` and `update_batch` set words of the step record, and `_publish` publishes the record. The
+other methods after `update_batch` do work that is not necessary on every step.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _SLOWEST_OF = 64
 _BUCKETS = range(_BUCKETS_AT, _BUCKETS_AT + len(BUCKET_BOUNDS) + 1)
 _EDGES = (-math.inf, *BUCKET_BOUNDS, math.inf)
 _FROM_ZERO = (NONFINITE, _SLOWEST, _OVERHEAD, _ERRORS, *_BUCKETS, *(at for at, _ in _WINDOW))
-# Steps shorter than this are published together; a store to a page on a disk may block.
+# Steps within this time are published together, because a store to a page on a disk may block.
 PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
 
 
 class StepRecorder(ValueRecorder):
-    """A recorder that measures steps and phases, and publishes both records of a run."""
+    """A recorder that measures steps and phases and publishes the two records of a run."""
 
     # Access to slots is faster than access to members of a dictionary.
     __slots__ = (
@@ -149,11 +149,11 @@ class StepRecorder(ValueRecorder):
         self._totals = [0.0] * len(PHASE_NAMES)
         self._phase_began = self._coarse_began = self._tick_due = self._window_began = now
         self._is_training = False
-        # The phases that `mark` handles directly: those of a step, after one of them has been
+        # The phases that `mark` handles directly: the phases of a step, once one of them has been
         # marked.
         self._codes: dict[str, int] = {}
         self._after_step = _OTHER
-        # Floats, as in the record, because this saves a conversion on every step.
+        # Floats, as in the record, which saves a conversion on every step.
         self._step_count = self._splits_steps = self._global_before = 0.0
         self._samples = self._tokens = 0
         self._epoch_counts: tuple[float, int, int] = (0.0, 0, 0)
@@ -164,11 +164,11 @@ class StepRecorder(ValueRecorder):
         self._splits_seen = self._totals.copy()
         self._window = [0.0] * len(_WINDOW)
 
-    # The hot path: the next two methods and `_publish` run on every step, and avoid function calls
+    # The hot path: the next two methods and `_publish` run on every step. They avoid function calls
     # at the cost of style.
 
     def mark(self, phase: str) -> None:
-        """Record that a phase begins now; the previous phase ends at the same time.
+        """Record that a phase begins now and that the previous phase ends.
 
         Args:
             phase: The name of the phase: `data_wait`, `h2d`, `forward`, `backward`, `optimizer` or
@@ -200,8 +200,8 @@ class StepRecorder(ValueRecorder):
     ) -> None:
         """Record the end of a step and the values of the step.
 
-        The method does not wait for a tensor on a device; a tensor's value is recorded when it has
-        been copied to the host.
+        The method does not wait for a tensor on a device. Its value is recorded when it has been
+        copied to the host.
 
         Args:
             batch_size: The number of samples in the step, over all accumulated batches.
@@ -210,8 +210,7 @@ class StepRecorder(ValueRecorder):
             accuracy: The accuracy of the step, 0 to 1.
             learning_rate: The learning rate of the step.
             gradient_norm: The norm of the gradients of the step.
-            tokens: The number of tokens in the step, which may be passed instead of
-                `sequence_length`.
+            tokens: The number of tokens in the step, instead of `sequence_length`.
             global_step: The number of the step in the run. If None, the number of the previous step
                 plus one is used.
         """
@@ -311,7 +310,7 @@ class StepRecorder(ValueRecorder):
         self._publish_all(now)
 
     def _find_bucket(self, seconds: float) -> None:
-        """Find a step's histogram bucket; the next step usually falls into the same bucket."""
+        """Find the histogram bucket of a step, which is usually that of the next step as well."""
         number = bisect_left(BUCKET_BOUNDS, seconds)
         self._bucket_at = _BUCKETS[number]
         self._bucket_above, self._bucket_up_to = _EDGES[number], _EDGES[number + 1]
@@ -322,9 +321,10 @@ class StepRecorder(ValueRecorder):
             self._words[_SLOWEST] = max(seconds, self._slowest_before)
 
     def _review_steps(self, began: float) -> None:
-        """Start the next 64 steps, whose slowest step is recorded, and measure the overhead.
+        """Record the slowest step and the overhead, every 64 steps.
 
-        While a trace is requested or in progress, this method is called on every step.
+        While a trace is requested or in progress, this method is called on every step to continue
+        the trace.
         """
         if self._step_count >= self._full_review_due:
             self._full_review_due += _SLOWEST_OF
@@ -349,7 +349,7 @@ class StepRecorder(ValueRecorder):
         self._review_losses()
 
     def _publish(self, now: float) -> None:
-        """Publish the step record, and do the periodic work that is due."""
+        """Publish the step record and, if due, do the periodic work."""
         if now >= self._tick_due:
             self._tick(now)
         count, wall_offset = self._step_count, self._wall_offset
@@ -382,7 +382,7 @@ class StepRecorder(ValueRecorder):
             self._journal.publish(now, wall_time)
 
     def _split_steps(self) -> None:
-        """Record the mean time of each phase in the steps since the last call of this method."""
+        """Record the mean forward, backward and optimizer times per step since the last call."""
         words, seen = self._words, self._splits_seen
         self._review_losses()
         words[_PHASE] = self._phase_code
@@ -398,7 +398,7 @@ class StepRecorder(ValueRecorder):
                 seen[code] = total
 
     def _publish_all(self, now: float, *, at_least_seconds: float = 0.0) -> None:
-        """Publish both records, but the state record at most once in `at_least_seconds`."""
+        """Publish both records; publish the state record at most once in `at_least_seconds`."""
         self._split_steps()
         self._publish(now)
         if now - self._recorder.state.published >= at_least_seconds:
@@ -406,7 +406,7 @@ class StepRecorder(ValueRecorder):
 
     @guard
     def _tick(self, now: float) -> None:
-        """Do the recorder's periodic work that is due once a second."""
+        """Do the work that is necessary once a second."""
         self._tick_due = now + _TICK_SECONDS
         self._wall_offset = self._clock() - now
         words = self._words

@@ -1,8 +1,8 @@
 """Reads values that may be on a device, without waiting for the device.
 
-`tensor.item()` waits until the device has finished all previously queued work, which in a training
-loop would cost more than all other work of this package. Therefore a device tensor is copied into
-pinned host memory in stream order, after the work that produces the tensor, and is read when an
+`tensor.item()` waits until the device has finished all previously queued work. In a training loop,
+this wait would cost more than all other work of this package. Therefore a device tensor is copied
+to pinned host memory in stream order, after the work that produces the tensor. It is read when an
 event shows that the copy is complete, usually one step later. Tensors on devices without such
 events are not read.
 """
@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Protocol, cast
 
 _COPY_INTERVAL_SECONDS = 0.05
-# The types of device whose events can be queried for completion without waiting.
+# The device types whose events can be queried for completion without waiting.
 _ASKABLE_KINDS = ("cuda", "xpu", "hpu", "npu")
 
 
 class Device(Protocol):
-    """The part of `torch.device` that is used: equality, string representation and type."""
+    """The part of `torch.device` that this module uses: equality, string form and type."""
 
     @property
     def type(self) -> str:
@@ -31,7 +31,7 @@ class Device(Protocol):
 
 
 class Tensor(Protocol):
-    """The part of `torch.Tensor` that is used."""
+    """The part of `torch.Tensor` that this module uses."""
 
     @property
     def is_cpu(self) -> bool:
@@ -74,7 +74,7 @@ class Tensor(Protocol):
 
 
 class Event(Protocol):
-    """The part of a device's event that is used, such as `torch.cuda.Event`."""
+    """The part of a device's event, such as `torch.cuda.Event`, that this module uses."""
 
     def record(self, stream: object) -> None:
         """Record this event after the work that is currently queued in a stream."""
@@ -99,15 +99,15 @@ class Values:
 
     @property
     def unreadable(self) -> str | None:
-        """The reason why the device's values are not read, in one line; None if they are read."""
+        """One line that states why values on the device are not read; None if they are read."""
         return self._delayed.unreadable
 
     def read(self, value: object) -> float | None:
         """Return a value of the quantity without waiting for a device.
 
         Numbers, NumPy scalars and single-value tensors in host memory are read immediately. For a
-        single-value tensor on a device, a copy is started at most every 50 ms, and the method
-        returns the copy that has arrived since the last call, which is from an earlier step.
+        single-value tensor on a device, a copy is started at most every 50 ms. The method returns
+        the value of the copy that was completed since the last call, which is from an earlier step.
 
         Returns:
             The number, which may be NaN; None if the number is not known yet or the value is not a
@@ -133,7 +133,7 @@ class Values:
         return arrived
 
     def poll(self) -> float | None:
-        """Return a device tensor's value if one arrived since the last call; otherwise None."""
+        """Return the value that was copied from a device since the last call; None if none was."""
         return self._delayed.poll()
 
 
@@ -146,8 +146,7 @@ class DelayedScalar:
         modules: The loaded modules; torch is never imported.
 
     Attributes:
-        unreadable: The reason why tensors are no longer read, in one line; None if tensors are
-            read.
+        unreadable: One line that states why tensors are no longer read; None if they are read.
     """
 
     __slots__ = (
@@ -179,15 +178,15 @@ class DelayedScalar:
         self._dtype: object = None
         self._buffer: Tensor | None = None
         self._event: Event | None = None
-        # The tensor is kept while its copy is in progress; otherwise another stream might reuse its
+        # The tensor is kept while it is being copied; otherwise another stream might reuse its
         # memory.
         self._source: Tensor | None = None
 
     def offer(self, tensor: Tensor) -> None:
-        """Start copying a tensor's value, unless a copy is in progress, too recent or impossible.
+        """Start to copy the value of a tensor, unless a copy is in progress, recent or impossible.
 
-        A tensor with more than one value is not copied, and no tensor is copied while a CUDA graph
-        is being captured.
+        A tensor with more than one value is not copied. No tensor is copied while a CUDA graph is
+        being captured.
         """
         if self._source is not None or self.unreadable is not None:
             return
@@ -203,7 +202,7 @@ class DelayedScalar:
             self._give_up(tensor.device, error)
 
     def poll(self) -> float | None:
-        """Return the copied value once after its arrival, otherwise None; the call never blocks."""
+        """Return the copied value once when the copy is complete, otherwise None; never block."""
         source, event, buffer = self._source, self._event, self._buffer
         if source is None or event is None or buffer is None:
             return None
@@ -243,7 +242,7 @@ class DelayedScalar:
         self._source = source
 
     def _is_capturing(self, device: Device) -> bool:
-        """Return whether a CUDA graph is being captured; an event query would break the capture."""
+        """Return whether a CUDA graph is being captured, which an event query would break."""
         accelerator = getattr(self._modules.get("torch"), device.type, None)
         capturing = getattr(accelerator, "is_current_stream_capturing", None)
         return capturing is not None and bool(capturing())
@@ -267,10 +266,9 @@ def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
 
 
 def _local_part(tensor: Tensor) -> Tensor | None:
-    """Return this rank's copy of a distributed tensor; None if the ranks hold different parts.
+    """Return this rank's copy of a distributed tensor; None if the ranks have different parts.
 
-    Reading the complete tensor would be a collective operation, in which a single rank would block
-    forever.
+    Reading the complete tensor is a collective operation. A single rank would wait in it forever.
     """
     placements = getattr(tensor, "placements", None)
     if placements is not None and not all(placement.is_replicate() for placement in placements):

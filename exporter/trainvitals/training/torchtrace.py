@@ -1,16 +1,16 @@
-"""A session of the PyTorch profiler, and the files written from the session.
+"""A session of the PyTorch profiler, and the files that contain its trace.
 
 Kineto supports one session per process. If a second session begins, the first session is lost, and
 reading its events aborts the process. Therefore no session is started while the program uses a
-profiler; and while a session of trainvitals is active, the two functions of
-`torch.autograd.profiler` that start a session first end this session. Source: torch 2.13,
-`torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
+profiler. While a session of trainvitals is active, the two functions of `torch.autograd.profiler`
+that start a session are replaced, so that they end the session of trainvitals first. Source: torch
+2.13, `torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
 
-The files are `trace.json.gz` and `summary.txt` in the directory `RUN-RANK-TIME`; either both files
-are written or neither. The files are written to a hidden directory, which is then renamed; only the
-owner can read the files. `trace.json.gz` is in Chrome's trace event format, as written by PyTorch,
-for `chrome://tracing` or Perfetto; `summary.txt` contains tables of the operators that took the
-most time and memory.
+The files are `trace.json.gz` and `summary.txt` in the directory `RUN-RANK-TIME`. Either both files
+are written or neither, because they are written to a hidden directory that is then renamed. Only
+the owner can read the files. `trace.json.gz` is in Chrome's trace event format, as written by
+PyTorch, for `chrome://tracing` or Perfetto. `summary.txt` contains tables of the operators that
+took the most time and memory.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class TorchTrace:
 
     Attributes:
         is_over: Whether the profiler session has ended.
-        is_lost: Whether another session has replaced this session, so that its events must not be
-            read.
+        is_lost: Whether the events of this session must not be read, because another session has
+            replaced it.
 
     Raises:
         TraceError: Another profiler is active, or this version of PyTorch is not supported.
@@ -86,7 +86,7 @@ class TorchTrace:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Record the beginning of a step in the trace under a name that trace viewers know."""
+        """Record the start of a step in the trace, under a name that trace viewers recognize."""
         self._mark = self._make_mark(f"ProfilerStep#{self._steps}")
         self._mark.__enter__()
         self._steps += 1
@@ -173,7 +173,7 @@ class TorchTrace:
 
 
 def _find_activities(torch: ModuleType) -> tuple[list[Any], str | None]:
-    """Return the recordable activities, and the used device type; None if no device is used."""
+    """Return the activities to record, and the device type in use; None if there is none."""
     known = torch.profiler.ProfilerActivity
     activities = [known.CPU]
     for kind in _DEVICES:
@@ -249,7 +249,7 @@ def _write_events(trace: TorchTrace, folder: Path) -> None:
 
 
 def _is_whole(path: Path, size: int) -> bool:
-    """Return whether the trace is complete; PyTorch does not report an error on a full disk."""
+    """Return whether a trace file is complete; PyTorch does not report that a disk is full."""
     with path.open("rb") as file:
         file.seek(max(0, size - _TAIL_BYTES))
         if b'"traceName"' in file.read():  # the last member

@@ -1,11 +1,11 @@
 """Traces on request, taken on the training thread at the end of steps.
 
 Once a second, the monitor checks one word of the mapped run file for a request. After a request,
-`Tracing.step_over` is called at the end of each step until the trace is complete. The first traced
-step shows the number of events per step, which determines how many steps fit into a trace; the
-trace itself begins after this step. The trace ends early if it lasts too long, or when an activity
-other than training begins, because such an activity can take arbitrarily long. The trace's files
-are written on a separate thread.
+`Tracing.step_over` is called at the end of each step until the trace is complete. The number of
+events in the first traced step determines how many steps fit into a trace. The trace itself begins
+after this step. The trace ends early if it lasts too long. It also ends early when an activity
+other than training begins, because such an activity can last arbitrarily long. The files of the
+trace are written on a separate thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Tracing:
 
     Args:
         recorder: The recorder of the run file, which contains the trace request and the answer.
-        find_place: A function that returns the location of a trace when a trace is taken.
+        find_place: A function that returns the location of a trace; it is called when the trace
+            ends.
         run: The name of the run.
         rank: The rank of this process.
 
@@ -67,7 +68,7 @@ class Tracing:
         self._began = 0.0
         self._steps = self._wanted = 0
         self._note = ""
-        # Kept while files are being written, so that the answer can be written after the run has
+        # Set while files are being written, so that the answer can be written after the run has
         # ended.
         self._region: memoryview | None = None
         self._answer("")
@@ -90,7 +91,7 @@ class Tracing:
                 self.ask(request)
 
     def ask(self, request: TraceRequest) -> bool:
-        """Accept a trace request and return True; return False if a trace is in progress."""
+        """Accept a trace request; return False if another request is in progress."""
         if self._stage in _BUSY:
             return False
         self._request = request
@@ -105,11 +106,11 @@ class Tracing:
         return True
 
     def step_over(self, now: float, step_seconds: float) -> None:
-        """Start, continue or end a trace; called at the end of a step if `is_active` is true."""
+        """Start, continue or end a trace at the end of a step; called while `is_active` is true."""
         self._attempt(partial(self._advance, now, step_seconds))
 
     def interrupt(self, why: str) -> None:
-        """End a trace in progress; a trace without a complete step restarts at the next step."""
+        """End the current trace; if it contains no complete step, it restarts at the next step."""
         if self._trace is None:
             return
         if self._steps:
@@ -163,7 +164,7 @@ class Tracing:
         self._set_stage(TraceStage.TRACING)
 
     def _measure(self, now: float, step_seconds: float) -> None:
-        """Start a trace of the steps that fit; if only one fits, the measured step is the trace."""
+        """Trace as many steps as fit; if only one step fits, use the trace of the measured step."""
         if self._trace is None:
             return
         self._trace.stop()
@@ -200,7 +201,7 @@ class Tracing:
         writer.start()
 
     def write(self, trace: TorchTrace, place: TracePlace, note: str) -> None:
-        """Write the trace's files and answer with the path; called on the writer's thread."""
+        """Write the files of a trace and answer with their path; called on the writer thread."""
         asked = self._request.steps
         head = [f"{self._head}: {self._steps} steps" + (f" of {asked}: {note}" if note else "")]
         try:

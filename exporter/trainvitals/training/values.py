@@ -17,11 +17,11 @@ _log = logging.getLogger("trainvitals")
 LOSS, LEARNING_RATE = STEP["loss"], STEP["learning_rate"]
 ACCURACY, GRADIENT_NORM = STEP["accuracy"], STEP["gradient_norm"]
 NONFINITE = STEP["nonfinite_losses"]
-# The maximum number of bits of a count: it is large enough for any step, and small enough that a
-# float64 represents the sum of thousands of counts exactly. A negative number shifted right by this
-# number of bits is not 0 either.
+# The maximum number of bits of a count. It is large enough for any step, and small enough that a
+# float64 represents the sum of thousands of counts exactly. A right shift by this number of bits
+# also detects negative numbers, because their result is not 0.
 COUNT_BITS = 40
-_MOST_WAITING = 1000  # values logged by other threads during a step
+_MOST_WAITING = 1000  # values that other threads logged during a step
 
 _STEP_VALUES = {
     "loss": LOSS,
@@ -96,7 +96,7 @@ class ValueRecorder:
 
     @guard
     def _set_word(self, at: int, value: object) -> None:
-        """Record a value that may not be a float or may still be on a device."""
+        """Record a value that may have a type other than float or may still be on a device."""
         number = value if type(value) is float else self._readers[at].read(value)
         if number is None:
             if not hasattr(value, "is_cpu"):
@@ -114,7 +114,7 @@ class ValueRecorder:
             self._journal.count_nonfinite("gradient")
 
     def _review_losses(self) -> None:
-        """Check all losses since the last call; separate checks would take three times as long."""
+        """Check all losses since the last call together, three times as fast as one by one."""
         losses, journal = self._losses, self._journal
         losses.see(*self._fresh_losses)
         self._fresh_losses.clear()
@@ -146,7 +146,7 @@ class ValueRecorder:
         self._journal.log(free, split)
 
     def _read_named(self, name: str, value: object, split: str | None) -> list[tuple[str, float]]:
-        """Return a named value; a value that is still on a device is read in a later tick."""
+        """Return a named value, or an empty list if it is still on a device and is read later."""
         if type(value) is float:
             return [(name, value)]
         reader = self._late.get((name, split), self._values)

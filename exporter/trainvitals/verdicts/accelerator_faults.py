@@ -22,7 +22,7 @@ _RECOVERIES = {
     4: "to be drained and reset",
     5: "IMEX to recover",
 }
-# The alert, the alert's severity and the name of the threshold for each class of Xids.
+# The alert, its severity and the name of its threshold for each class of Xids.
 _XIDS: Mapping[str, tuple[str, Severity, str]] = {
     "critical": ("AcceleratorXidCritical", "critical", "accelerator_xid_critical:window_seconds"),
     "warning": ("AcceleratorXidWarning", "warning", "accelerator_xid_warning:window_seconds"),
@@ -56,7 +56,7 @@ def has_all_links(measured: Measurements) -> bool:
 
 
 def has_all_lanes(measured: Measurements) -> bool:
-    """Return whether all PCIe lanes that both card and slot support are in use."""
+    """Return whether the card uses all PCIe lanes that both the card and the slot support."""
     return not _is_below(measured.pcie_link_width, measured.pcie_link_width_max)
 
 
@@ -67,9 +67,9 @@ def _is_below(count: int | None, expected: int | None) -> bool:
 def judge_links(
     identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield a problem if a device has fewer links or PCIe lanes than the device can have.
+    """Yield a problem if a device uses fewer links or PCIe lanes than expected.
 
-    Some cards use fewer lanes while idle, so lanes are checked only on a busy card.
+    Some cards use fewer PCIe lanes while idle, so the lanes are checked only on a busy card.
     """
     busy, alert = work.busy_percent, "AcceleratorLinkDegraded"
     if not has_all_links(measured) and not work.had_all_links:

@@ -1,7 +1,7 @@
 """Accelerator problems, according to the thresholds of the corresponding alerts.
 
-A verdict depends on the device's last reading and on the device's history over the past ten minutes
-(`Work`).
+A verdict depends on the last reading of the device and on `Work`, its history over the past ten
+minutes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Work:
         busy_percent: The share of the past 10 minutes in which a kernel ran on the device, 0 to
             100; None until 9 minutes have been sampled.
         heat_ratio: The share of the past 5 minutes in which heat slowed the device down, 0 to 1;
-            None if the share is unknown.
+            None if it is unknown.
         brake_ratio: The share of the past 5 minutes in which the power brake slowed the device
-            down, 0 to 1; None if the share is unknown.
+            down, 0 to 1; None if it is unknown.
         away_ratio: The share of the past 10 minutes in which the device's runs did not train, 0 to
             1; None if no run is known to use the device.
         has_run: Whether a run is known to use this device alone.
@@ -59,7 +59,7 @@ class Work:
 
     @property
     def training_percent(self) -> float | None:
-        """`busy_percent` with time outside of training counted as busy.
+        """The value of `busy_percent` if time outside of training is counted as busy.
 
         The value is None if `busy_percent` is None.
         """
@@ -131,11 +131,10 @@ def name_device(identity: Identity) -> str:
 def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | None:
     """Return the difference between the slowdown temperature and the core temperature, in °C.
 
-    The result is negative if the device is hotter than the slowdown temperature, and None if the
+    The result is negative if the device is hotter than the slowdown temperature. It is None if the
     core temperature is unknown.
 
-    For a card that does not report its slowdown temperature, the temperature that the thresholds
-    assume is used.
+    If the card does not report its headroom, the slowdown temperature from the thresholds is used.
     """
     if measured.temperature_headroom_celsius is not None:
         return measured.temperature_headroom_celsius
@@ -148,7 +147,7 @@ def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | 
 def find_temperature_limit(measured: Measurements, configured: float | None) -> float | None:
     """Return the configured temperature limit or the slowdown temperature, whichever is lower.
 
-    If the card reports a headroom, the slowdown temperature is derived from the headroom. The
+    If the card reports its headroom, the slowdown temperature is computed from the headroom. The
     result is None if both temperatures are unknown.
     """
     core, headroom = measured.temperature_core_celsius, measured.temperature_headroom_celsius
@@ -179,7 +178,10 @@ def is_throttled(work: Work, thresholds: Thresholds) -> bool:
 
 
 def is_unused(kind: str, measured: Measurements, thresholds: Thresholds) -> bool:
-    """Return whether no process uses a device."""
+    """Return whether no process uses a device.
+
+    A Gaudi card is also unused if hardly any of its memory is in use.
+    """
     share = measure_memory(measured)
     is_bare = share is not None and share < thresholds["hpu_low_utilization:memory_ratio"]
     return measured.processes == 0 or (kind == "hpu" and is_bare)
@@ -318,7 +320,7 @@ def _judge_use(
         )
     if not is_underused(work, kind, thresholds) or is_unused(kind, measured, thresholds):
         return
-    # A GPU without a process, or an idle GPU without a run, does not delay a run.
+    # A GPU that no process uses, or an idle GPU that no run uses, does not delay a run.
     if kind == "gpu" and (not measured.processes or (is_idle and not work.has_run)):
         return
     yield blame(

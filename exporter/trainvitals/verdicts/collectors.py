@@ -46,8 +46,8 @@ def judge_collectors(
 ) -> Iterator[Trouble]:
     """Yield a problem for each collector that fails.
 
-    A collector whose reading is incomplete because a device or file server does not respond is left
-    out, because the missing response is a separate problem.
+    A collector is omitted if its reading is incomplete because a device or a file server does not
+    respond. The missing response is a separate problem.
 
     Args:
         reports: The result of each collector.
@@ -76,7 +76,7 @@ def list_unread(
 
 
 def list_unread_files(readings: Mapping[str, object]) -> Iterator[Unknown]:
-    """Yield the run logs and tables that are not understood, and the flags that match no file."""
+    """Yield the run logs and tables in unknown formats, and the flags that match no file."""
     reading = readings.get("training")
     if not isinstance(reading, RunsReading):
         return

@@ -131,7 +131,7 @@ def judge_clock(offset_seconds: float, thresholds: Thresholds) -> Iterator[Troub
 
 
 def judge_space(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the problems of a file system that is low on space, without problems with inodes."""
+    """Yield the problems with the free space of a file system, but not with its inodes."""
     if where == SHARED_MEMORY:
         yield from _judge_shared_memory(space, thresholds)
     else:

@@ -1,8 +1,8 @@
 """Determines why an accelerator that processes hold is idle.
 
-The verdict depends on the activity of the processes that hold the accelerator, of their relatives,
-and of the other ranks in the same run. To add a reason, add an entry to `_RULES` with a function
-that returns the evidence.
+The verdict depends on the activity of the processes that hold the accelerator, of related
+processes, and of the other ranks in the same run. To add a reason, add an entry to `_RULES` with a
+function that returns the evidence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COMPILERS = frozenset(
         *("clang", "clang++", "llc", "ninja", "cmake", "make"),
     )
 )
-# The prefixes of thread names in processes with other ranks, and in notebooks.
+# The prefixes of thread names in processes that communicate with other ranks, and in notebooks.
 _COLLECTIVE_THREADS = ("pt_nccl_", "pt_gloo_", "pt_tcpstore", "NCCL ")
 _NOTEBOOK_THREADS = ("ZMQbg", "IPythonHistory")
 
@@ -89,7 +89,7 @@ def _name(seen: Surroundings) -> str:
 def _apply(
     rules: Sequence[Rule], seen: Surroundings, rank: RankReading | None
 ) -> tuple[IdleReason | None, str]:
-    """Return the first applicable rule's reason and evidence; None and an empty string if none."""
+    """Return the reason and evidence of the first rule that applies, or None and an empty text."""
     for reason, find in rules:
         if evidence := find(seen, rank):
             return reason, evidence
@@ -209,7 +209,7 @@ def _find_pid(rank: RankReading) -> int | None:
 
 
 def _list_peers(seen: Surroundings, rank: RankReading | None, device: IdleDevice) -> Iterator[str]:
-    """Yield a description of each other rank that a process may wait for, with the reason."""
+    """Yield a text for each rank that a process may wait for, with the rank's current activity."""
     named = dict(_list_ranks(rank, device))
     siblings = {one.pid: Surroundings(one.pid, one) for one in seen.siblings}
     if seen.world or any(name.startswith(_COLLECTIVE_THREADS) for name in seen.threads):

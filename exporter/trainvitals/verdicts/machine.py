@@ -183,7 +183,7 @@ def _has_work(devices: AcceleratorsReading | None, runs: RunsReading | None) -> 
 
 
 def _add_alerts(found: Sequence[Trouble], firing: Iterable[Alert]) -> list[Trouble]:
-    """Return this machine's alerts that no problem reports yet, as problems."""
+    """Return this machine's firing alerts as problems, except alerts that a problem reports."""
     known = {(trouble.alert, trouble.subject) for trouble in found}
     # An alert that is aggregated over the machine has no subject.
     known |= {(trouble.alert, "") for trouble in found}

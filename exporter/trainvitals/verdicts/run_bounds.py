@@ -1,6 +1,6 @@
 """The bottleneck of a run, by the same conditions as the recording rules for the dashboards.
 
-The first condition in this table that is true determines the bottleneck; a run that died, is
+The first condition in this table that is true determines the bottleneck. A run that died, is
 stalled, is silent or has ended has no bottleneck.
 
 ================== =============================================================================
@@ -8,10 +8,11 @@ word               condition
 ================== =============================================================================
 `loss is NaN`      the loss of a rank that is alive is NaN or infinite
 `input-bound`      a rank waits for data for more than 30 % of its step time, over 10 minutes
-`throttled`        heat slows one of the run's accelerators down in more than 10 % of 5 minutes, or
-                   the power brake in more than 2 %
+`throttled`        one of the run's accelerators is slowed down by heat for more than 10 % of 5
+                   minutes, or by the power brake for more than 2 %
 `slow rank`        a rank is a straggler
-`not in steps`     every rank spends more than half of 10 minutes outside of training
+`not in steps`     the run is compiling, or every rank spends more than half of 10 minutes outside
+                   of training
 `underused`        one of the run's accelerators is busy for less than 50 % of 10 minutes (Gaudi:
                    20 %), with time outside of training counted as busy
 `compute-bound`    the run's accelerators are busy for at least the share given for `underused`
@@ -72,7 +73,7 @@ def judge_bound(
     The result is None if the run has no bottleneck, or if the bottleneck is unknown.
 
     Args:
-        state: The state of the run, as `run_states.judge_state` returns the state.
+        state: The state of the run, as returned by `run_states.judge_state`.
         ranks: The ranks of the run on this machine.
         habits: The recent phases of each rank, by rank number.
         devices: The accelerators of this machine.
@@ -136,7 +137,7 @@ def _judge_work(
 def _find_held(
     ranks: Sequence[RankReading], devices: Sequence[AcceleratorReading]
 ) -> list[AcceleratorReading]:
-    """Return a run's accelerators; all accelerators of the machine if no rank reports any."""
+    """Return a run's accelerators, or all of the machine's if no rank reports its accelerators."""
     known = {uuid for rank in ranks for uuid in rank.gpu_uuids}
     return [device for device in devices if not known or device.identity.uuid in known]
 

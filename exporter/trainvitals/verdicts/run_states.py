@@ -15,15 +15,15 @@ word           condition
                reports
 `terminated`   no rank is alive, and Ctrl-C ended a rank
 `ended`        no rank is alive, and the reason for an end may still become known
-`finished`     no rank is alive
+`finished`     no rank is alive, or every rank's file reports that the rank has finished
 `silent`       only the run's files are known, and they have not changed for 10 minutes
 `training`     only the run's files are known
 ============== =================================================================================
 
-The recording rules record the states as numbers, `NUMBERS`. The rules have no information about why
-a run ended, or about files that report that a run finished. The rules use one more state, `gone`,
-for a run that was alive 15 minutes ago and is no longer reported. A reading contains no history,
-and therefore no run that is gone.
+The recording rules record the states as the numbers in `NUMBERS`. The rules do not know why a run
+ended, or that files report the end of a run. The rules use one more state, `gone`, for a run that
+was alive 15 minutes ago and is no longer reported. A reading contains no history, and therefore no
+run that is gone.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def is_terminated(ending: Ending, thresholds: Thresholds) -> bool:
 def name_end(reason: str, code: int | None, thresholds: Thresholds) -> Reason | Request:
     """Return how a rank ended: the request that ended the rank, or else the reason for the end.
 
-    An unfamiliar reason is returned as `unknown`.
+    A reason that this version does not know is returned as `unknown`.
 
     Args:
         reason: The reason for the end, as in `training_process_end_timestamp_seconds`.

@@ -64,10 +64,8 @@ def judge_runs(
 def describe_ending(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> str:
     """Return a description of how a run or one of its ranks ended.
 
-    The description is empty while the run is alive.
-
-    If several ranks died, the first death is described, because the other ranks usually end as a
-    consequence.
+    The description is empty while a rank is alive and no rank has died. If several ranks died, the
+    first death is described, because the other ranks usually end as a consequence.
     """
     dead = find_dead(ranks, now, thresholds)
     if dead:

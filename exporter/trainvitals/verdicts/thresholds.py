@@ -32,7 +32,7 @@ _CONSTANT = re.compile(r"vector\(\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*\)")
 
 
 def find_thresholds(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the thresholds file in force, which the module's description defines.
+    """Return the path of the thresholds file in force, as defined in the module's description.
 
     Args:
         environ: The environment variables of the process.

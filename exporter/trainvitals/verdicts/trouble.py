@@ -42,7 +42,7 @@ class Trouble:
         subject: The affected subject, such as `gpu0`, the name of a run, container or collector, or
             a mount point; an empty string if the machine is affected.
         name: Two or three words that name the problem after the subject, such as `too hot`.
-        severity: The severity of the problem, which is that of the equivalent alert.
+        severity: The severity of the problem, as in the equivalent alert.
         summary: A sentence that describes the problem with figures, without naming the subject.
         alert: The name of the equivalent alert; an empty string if there is no such alert.
     """
@@ -67,7 +67,7 @@ class Trouble:
 
     @property
     def remark(self) -> str:
-        """The name and the summary of the problem, for use where the subject is already named."""
+        """The name and the summary of the problem, for a text that already names the subject."""
         return _join(self.name, self.summary)
 
 
@@ -96,7 +96,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class _Inhibition:
-    """A rule by which a problem explains other problems, as in the rules and `alertmanager.yml`.
+    """A rule by which a problem explains others, as in the alert rules and `alertmanager.yml`.
 
     Attributes:
         sources: The alerts that explain other alerts.
@@ -141,7 +141,7 @@ _INHIBITIONS = (
         (*_DEVICE_FAULTS, "AcceleratorMissing"), (*_LOW_USE, "AcceleratorHeldIdle"), is_wide=True
     ),
     _Inhibition((*_DEVICE_FAULTS, "AcceleratorMissing"), _SLOW, is_of_run=True),
-    # A lost accelerator hangs a run, but stops no process.
+    # A lost accelerator makes a run hang, but does not stop a process.
     _Inhibition(
         (*_DEVICE_FAULTS, "AcceleratorMissing"),
         ("TrainingStalled",),
@@ -194,12 +194,12 @@ def sort_troubles(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
 def drop_explained(
     troubles: Iterable[Trouble], held: Mapping[str, frozenset[str]] | None = None
 ) -> tuple[Trouble, ...]:
-    """Return the problems that no other problem explains, as Alertmanager inhibits alerts.
+    """Return the problems that no other problem explains, by the rules that Alertmanager uses.
 
     Args:
         troubles: All problems that were found.
         held: The accelerators that each run holds, and the kinds of missing accelerators that the
-            run may hold; a run that is not listed may hold any accelerator.
+            run may hold. A run that is not listed may hold any accelerator.
     """
     kept = tuple(troubles)
     return tuple(trouble for trouble in kept if not _is_explained(trouble, kept, held or {}))

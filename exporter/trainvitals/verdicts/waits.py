@@ -25,7 +25,7 @@ _PARTS: tuple[tuple[Wait, tuple[str, ...]], ...] = (
     ("network", ("wait_woken", "sk_wait", "tcp_", "inet_", "skb_", "unix_stream", "unix_dgram")),
     ("fork", ("kernel_clone", "do_fork")),
 )
-# The kind of wait by the kind of file that a thread reads; a named pipe has the kind `file`.
+# The kind of wait by the kind of file that a thread reads. The kind of a named pipe is `file`.
 _KINDS: dict[str, Wait] = {
     "terminal": "terminal",
     "pipe": "pipe",

@@ -84,7 +84,7 @@ def sparkline_text(
 
 
 def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
-    """Return an SVG path with a stroke for each group of adjacent values; a lone value is a dash.
+    """Return an SVG path with a line for each group of adjacent values; a single value is a dash.
 
     Args:
         heights: The distance of each point from the top; None draws a gap.
@@ -103,7 +103,7 @@ def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _choose_path(first: int, count: int) -> str:
-    """Return an SVG path with placeholders, because one format call for all heights is faster."""
+    """Return an SVG path with a placeholder for each height, for one fast format call."""
     places = "L".join(f"{column} %d" for column in range(first, first + count))
     return f"M{places}h1" if count == 1 else f"M{places}" if count else ""
 

@@ -2,8 +2,8 @@
 
 A backup is stored in the directory of the original file. The backup's name contains the file name
 and the time: `daemon.json.trainvitals-TIME`. If the original file did not exist, the backup is
-empty and its name ends in `.absent`. A file that `--revert` replaces is kept under a name that ends
-in `.reverted`.
+empty and its name ends in `.absent`. If `--revert` replaces a file, the replaced file is kept under
+a name that ends in `.reverted`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def restore(path: Path, *, time: float) -> tuple[Backup, Path | None]:
         time: The current time in Unix seconds.
 
     Returns:
-        The backup, which has been removed, and the path at which the replaced file is kept; the
+        The backup, which has been removed, and the path at which the replaced file is kept. The
         path is None if the file did not exist.
 
     Raises:

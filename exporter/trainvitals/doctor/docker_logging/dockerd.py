@@ -20,7 +20,7 @@ _NOT_FOUND = 404
 _LEAST_VERSION = 23
 _TIMEOUT_SECONDS = 20.0
 _BUILT_IN = "by built-in rules only"
-# The directories of dockerd if the caller's PATH does not contain system administration programs.
+# The directories in which dockerd is searched if PATH lacks system administration programs.
 _PLACES = ("usr/local/sbin", "usr/sbin", "usr/local/bin", "usr/bin")
 
 
@@ -52,7 +52,7 @@ class Running:
             (live-restore).
         is_in_swarm: Whether the engine is a swarm node.
         plugins: The log drivers that are available in the engine.
-        endless: The logs that are never rotated, the largest first.
+        endless: The container logs that are never rotated, the largest first.
     """
 
     version: str
@@ -64,7 +64,7 @@ class Running:
 
 
 def read_engine(client: EngineClient) -> Running:
-    """Return an engine's settings and the logs that are never rotated.
+    """Return an engine's settings, and the container logs that the engine never rotates.
 
     Raises:
         EngineError: The engine did not respond.
@@ -120,8 +120,8 @@ class Validation:
 
     Attributes:
         by: A description of the program that validated the file.
-        error: The reason why dockerd would not start with the file; None if dockerd would start or
-            did not check the file.
+        error: The reason why dockerd would not start with the file; None if dockerd would start, or
+            if dockerd did not check the file.
     """
 
     by: str

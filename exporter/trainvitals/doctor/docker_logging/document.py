@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Object(dict[str, object]):
-    """A JSON object in which the last of several duplicate members applies, as in Docker."""
+    """A JSON object; if a member is repeated, the last one applies, as in Docker."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -51,10 +51,10 @@ class Document:
         return not self.text.strip()
 
     def change(self, changes: Mapping[str, object], *, drops: frozenset[str] = frozenset()) -> str:
-        """Return the file's text with changes; the member order and the indentation are preserved.
+        """Return the changed text of the file, with the same member order and indentation.
 
         Args:
-            changes: The members to set by name; a value that is an object is merged into the
+            changes: The new values of members, by member name; an object is merged into the
                 existing object.
             drops: The names of the members of `log-opts` to remove.
         """
@@ -107,7 +107,7 @@ def read_document(path: Path, data: bytes) -> Document:
 
 
 class _NumberError(ValueError):
-    """A number in the file cannot be parsed by Docker; the exception's message is the reason."""
+    """Docker cannot parse a number in the file; the exception's message is the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -134,7 +134,7 @@ def _refuse(path: Path, text: str, position: int, why: str) -> NoReturn:
 
 
 def _explain(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
-    """Return a syntax error's position and reason, which do not depend on the Python version."""
+    """Return the position and reason of a syntax error, independent of the Python version."""
     if _COMMENT.match(text, error.pos):
         return error.pos, "JSON has no comments: remove this one"
     before = text[: error.pos].rstrip()

@@ -15,7 +15,8 @@ from trainvitals.sources.files import read_text
 
 DEFAULT_FILE = Path("/etc/docker/daemon.json")
 _UNIT = "docker.service"
-# The unit is read from the first directory that contains it, and drop-ins from all directories.
+# The unit is read from the first directory that contains the unit. Drop-ins are read from all
+# directories.
 _UNIT_DIRECTORIES = (
     "etc/systemd/system",
     "run/systemd/system",
@@ -42,10 +43,10 @@ class Flag:
 
 
 def find_flags(file: Path, *, root: Path = Path("/")) -> tuple[Flag, ...]:
-    """Return the flags in the unit `docker.service`, and those of each dockerd that uses the file.
+    """Return the dockerd flags in the unit `docker.service` and in running dockerd processes.
 
     Args:
-        file: The path of `daemon.json`; a dockerd that uses another file is ignored.
+        file: The path of `daemon.json`; a unit or a dockerd that uses another file is ignored.
         root: The root directory of the file system that contains `/proc`, `/etc` and `/usr`.
 
     Returns:
@@ -86,7 +87,7 @@ def _read_processes(root: Path) -> Iterator[_Command]:
 
 
 def _shares_files(entry: Path, root: Path) -> bool:
-    """Return whether a process shares this mount namespace, unlike the processes in containers."""
+    """Return whether a process shares this mount namespace; processes in containers do not."""
     try:
         return (entry / "ns/mnt").readlink() == (root / "proc/self/ns/mnt").readlink()
     except OSError:

@@ -29,14 +29,13 @@ class Findings:
     Attributes:
         file: The path of the file.
         before: The content of the file; None if the file does not exist.
-        syntax_error: The syntax error in the file and the error's position; None if the file is
-            valid JSON.
+        syntax_error: The syntax error in the file and its position; None if the file is valid JSON.
         problems: The problems in the file.
         plan: The changes that `--apply` would make; None if the file is not valid JSON.
         validation: The result of validating the planned file with dockerd.
         running: The engine's settings; None if the engine was not queried or did not respond.
-        engine_error: The reason why the engine did not respond; None if the engine responded or was
-            not queried.
+        engine_error: The reason why the engine did not respond; None if the engine responded, or if
+            it was not queried.
     """
 
     file: Path
@@ -60,7 +59,7 @@ class Findings:
 
     @property
     def is_correct(self) -> bool:
-        """Whether the file needs no change."""
+        """Whether the file needs no change and the engine needs no reload."""
         wrong = any(problem.effect != "note" for problem in self.problems)
         return (
             not wrong and self.plan is not None and self.plan.text is None and not self.needs_reload
@@ -68,7 +67,7 @@ class Findings:
 
     @property
     def needs_reload(self) -> bool:
-        """Whether the file is correct but has not been loaded by the engine yet."""
+        """Whether the file enables live-restore but the engine has not loaded this setting yet."""
         if self.running is None or self.plan is None or self.plan.text is not None:
             return False
         options = read_document(self.file, self.before or b"").options
@@ -90,8 +89,8 @@ def inspect(
     Args:
         file: The path of the file, which need not exist.
         wanted: The settings that the file should contain.
-        engine: The engine's address; `none` if no engine is queried. None means this machine's
-            engine if the file is the default file, and otherwise no engine.
+        engine: The engine's address, or `none` to query no engine. None means this machine's engine
+            if the file is the default file, and no engine otherwise.
         environ: The environment variables; only Docker's variables and `PATH` are used.
         root: The root directory of the file system that contains `/proc` and systemd's units.
 
@@ -167,8 +166,8 @@ def apply(findings: Findings, *, time: float) -> Backup | None:
         The backup of the old file; None if no change was necessary.
 
     Raises:
-        ConfigurationError: The file is invalid, dockerd or new containers would not start with the
-            changes, or the file cannot be written.
+        ConfigurationError: The file is invalid or cannot be written, or dockerd or new containers
+            would not start with the changes.
     """
     if findings.syntax_error or findings.plan is None:
         raise ConfigurationError(f"{findings.syntax_error}; correct it first; nothing was changed")

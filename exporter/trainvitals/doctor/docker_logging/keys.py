@@ -1,6 +1,6 @@
 """The dockerd options in `daemon.json`, and the options of the log driver json-file.
 
-The names and types of the options are those of all Docker releases from 20.10 to 29.
+The names and types are those of the options in all Docker releases from 20.10 to 29.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DRIVERS = """
 """
 DRIVERS = frozenset(_DRIVERS.split())
 
-# These options are accepted with every log driver, because the engine itself reads the options.
+# These options are accepted with every log driver, because the engine itself reads them.
 _COMMON = "cache-compress cache-disabled cache-max-file cache-max-size max-buffer-size mode"
 LOCAL_LOG_OPTIONS = frozenset(_COMMON.split()) | {"compress", "max-file", "max-size"}
 JSON_FILE_LOG_OPTIONS = LOCAL_LOG_OPTIONS | {"env", "env-regex", "labels", "labels-regex", "tag"}
@@ -84,7 +84,7 @@ def name_option(flag: str) -> str | None:
 
 
 def read_size(text: str) -> int | None:
-    """Parse a size in Docker's log options and return it in bytes; None if the size is invalid.
+    """Return the size in bytes of a value in Docker's log options; None if the value is invalid.
 
     Units are decimal: `100m`, `100mb` and `100MiB` are a hundred million bytes.
     """

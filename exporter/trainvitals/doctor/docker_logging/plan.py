@@ -64,9 +64,8 @@ class Plan:
     Attributes:
         text: The new text of the file; None if no change is planned.
         changes: The options to set and the values of these options.
-        untouched: The settings that are not changed, one line each, with the reason.
-        remaining: The problems that the plan does not correct and that prevent the daemon or new
-            containers from starting.
+        untouched: One line for each setting that is not changed, with the reason.
+        remaining: The uncorrected problems with which the daemon or new containers cannot start.
     """
 
     text: str | None
@@ -131,7 +130,7 @@ def _set_live(wanted: LogSettings, daemon: Daemon, untouched: list[str]) -> dict
 
 
 def _find_drops(document: Document, wanted: LogSettings) -> frozenset[str]:
-    """Return the log options that belong to another driver and that json-file would reject."""
+    """Return the log options of another driver, which json-file would reject."""
     options = document.options
     there = options.get("log-opts")
     if (

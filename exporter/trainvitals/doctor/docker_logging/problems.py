@@ -1,4 +1,4 @@
-"""Finds problems in the settings of a Docker daemon with built-in rules.
+"""Finds problems in the settings of a Docker daemon, according to built-in rules.
 
 `dockerd --validate` finds misspelt options but accepts settings with which no container can start.
 """
@@ -31,7 +31,7 @@ EFFECTS: Mapping[Effect, str] = {
     "logs": "logs or containers are lost, or the disk fills up",
     "note": "for information",
 }
-# The values that Go's strconv.ParseBool accepts, with which Docker parses these strings.
+# The values that Go's strconv.ParseBool accepts. Docker parses these strings with this function.
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _MOST_FILES = (1 << 63) - 1  # the maximum that Docker can parse
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -80,7 +80,7 @@ class Daemon:
     is_in_swarm: bool = False
 
     def find_flag(self, *keys: str) -> Flag | None:
-        """Return the first flag that sets one of the given options; None if no flag sets one."""
+        """Return the first flag that sets any of the options; None if there is no such flag."""
         return next((flag for flag in self.flags if flag.key in keys), None)
 
 
@@ -92,7 +92,7 @@ def find_problems(options: Mapping[str, object], daemon: Daemon = Daemon()) -> t
         daemon: Facts about the daemon that the file does not contain.
 
     Returns:
-        The problems; those that keep the daemon or containers from starting come first.
+        The problems. Those that keep the daemon or containers from starting come first.
     """
     found = [
         *_judge_keys(options),

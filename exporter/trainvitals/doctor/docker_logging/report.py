@@ -47,7 +47,7 @@ _CAUTION = (
 def list_steps(findings: Findings, *, is_reverted: bool = False) -> tuple[str, ...]:
     """Return the steps that make the daemon use a changed `daemon.json`.
 
-    The steps are left to the user, because a restart of the daemon may stop containers.
+    The user must take these steps, because a restart of the daemon may stop containers.
     """
     steps: list[str] = list(_REVERTING) if is_reverted else []
     if findings.plan and not is_reverted:
@@ -61,7 +61,7 @@ def list_steps(findings: Findings, *, is_reverted: bool = False) -> tuple[str, .
 
 
 def format_findings(findings: Findings) -> str:
-    """Return the findings about a `daemon.json`, and the changes of `--apply`, as text."""
+    """Return the findings about a `daemon.json` and the changes that `--apply` makes, as text."""
     return "\n".join(_write_findings(findings))
 
 
@@ -138,7 +138,7 @@ def _number(steps: tuple[str, ...]) -> Iterator[str]:
 
 
 def format_applied(findings: Findings, backup: Backup | None) -> str:
-    """Return the applied changes and the remaining steps, as text."""
+    """Return text about the applied changes and the remaining steps."""
     steps = _number(list_steps(findings))
     if backup is None:
         return "\n".join([f"{findings.file}: nothing to do", *_write_left(findings), *steps])
@@ -156,7 +156,7 @@ def format_applied(findings: Findings, backup: Backup | None) -> str:
 
 
 def format_reverted(findings: Findings, used: Backup, kept: Path | None) -> str:
-    """Return the restored file and the remaining steps, as text."""
+    """Return text about the restored file and the remaining steps."""
     did = f"restored {findings.file}"
     if used.was_absent:
         did = f"removed {findings.file}, as there was none before"
@@ -181,7 +181,7 @@ def format_json(
     Args:
         findings: The findings about the file before the change.
         action: The action of the command: `look`, `apply` or `revert`.
-        backup: The backup that was made or restored; None if the action involved no backup.
+        backup: The backup that the action made or restored; None if there is no backup.
         kept: The path of the file that a revert replaced; None if no file was replaced.
     """
     plan, running = findings.plan, findings.running

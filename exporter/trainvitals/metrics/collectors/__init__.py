@@ -46,15 +46,15 @@ class Parts:
     Attributes:
         roots: The root directories of the file systems to read.
         accelerators: The accelerator reader, which also returns the IDs of its child processes.
-        training: The directories and files for training runs.
+        training: The directories and files in which training runs are found.
         containers: The container engine and the settings for watching containers.
-        complain: A function that returns a message about an exporter file that is not in force, or
-            None if all exporter files are in force.
+        complain: A function that returns why the web configuration file's content is not in force;
+            None if the content is in force.
         reloads: A function that returns how many times a reload of all files has been requested.
         thresholds: The path of the thresholds file, which defines when a held accelerator is idle;
             None if the file in force is used.
-        latest: The functions that return the latest readings of the training and the container
-            collector, by collector name; the builders add these functions.
+        latest: The functions that return the latest readings of the training collector and the
+            container collector, by collector name. The builders add these functions.
     """
 
     roots: Roots
@@ -130,7 +130,7 @@ def _build_accelerator(parts: Parts) -> AcceleratorCollector:
 
 
 def _judge_idle(device: IdleDevice) -> Idleness:
-    """Return why a device is idle; the rules are imported at the first call."""
+    """Return why an accelerator is idle; the rules are imported at the first call."""
     from trainvitals.verdicts.idle import judge_idle  # noqa: PLC0415
 
     return judge_idle(device)

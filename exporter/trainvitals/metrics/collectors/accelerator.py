@@ -55,7 +55,7 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         source: The reader of the machine's accelerators.
         examine: A function that adds two kinds of information to a reading: the owners of the
             processes that hold accelerators, and the reasons why accelerators are idle.
-        find_places: A function that returns the containers and runs of processes.
+        find_places: A function that returns the container and the run of each process.
     """
 
     name = "accelerator"
@@ -79,7 +79,8 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
     def express(self, reading: AcceleratorsReading) -> tuple[Block, ...]:
         """Return the metric families of an accelerator reading.
 
-        For an accelerator that could not be read, the only metric is the state.
+        An accelerator that could not be read has only the metrics about its identity, its state
+        and its Xids.
         """
         blocks = [_express_devices(self._kinds, reading)]
         if reading.memory_limit_bytes is not None:
@@ -104,7 +105,7 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: AcceleratorsReading) -> str | None:
-        """Return which drivers or devices do not respond; None if all of them respond."""
+        """Return the drivers or devices that do not respond; None if all of them respond."""
         return reading.complaint
 
     def omitted(self, reading: AcceleratorsReading) -> int:

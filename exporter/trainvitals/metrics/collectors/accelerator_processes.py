@@ -33,7 +33,7 @@ def label_device(identity: Identity) -> Labels:
 
 
 def express_processes(devices: Sequence[AcceleratorReading], places: Places) -> tuple[Block, Block]:
-    """Return the metrics of processes that hold devices: their owners, and their utilization."""
+    """Return the metrics of processes that hold devices: owner, memory and utilization."""
     holders = [(device.identity, process) for device in devices for process in device.processes]
     shape = tuple(
         (who, process.pid, process.owner or Owner(), places.find(process))

@@ -1,4 +1,4 @@
-"""The accelerator metrics, each with the field of an accelerator reading that contains a value."""
+"""The accelerator metrics, each with the field of the reading that contains its value."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ Read_co = TypeVar("Read_co", covariant=True)
 
 
 class Collector(Protocol[Reading]):
-    """A collector, which reads values from the machine and turns readings into metric families.
+    """A collector, which reads values from the machine and converts them to metric families.
 
     The runner calls `read` and then `express` in a worker thread, never concurrently for the same
     collector, and catches the exceptions that these methods raise.
@@ -30,8 +30,8 @@ class Collector(Protocol[Reading]):
             deadline: The time at which the scrape stops waiting, as `time.monotonic` returns it.
 
         Raises:
-            SourceError: The values could not be read; the error's message is reported
-                as the reason.
+            SourceError: The values could not be read; the error's message is reported as the
+                reason for the failure.
         """
         ...
 
@@ -40,11 +40,11 @@ class Collector(Protocol[Reading]):
         ...
 
     def complaint(self, reading: Reading) -> str | None:  # noqa: ARG002 - for subclasses
-        """Return the missing parts of a reading, or None (the default) for a complete reading."""
+        """Return which data a reading lacks; None (the default) if the reading is complete."""
         return None
 
     def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - for subclasses
-        """Return the number of items that a limit or a parse error left out; the default is 0."""
+        """Return how many items a limit or a parse error left out; 0 by default."""
         return 0
 
     def close(self) -> None:

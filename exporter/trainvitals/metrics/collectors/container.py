@@ -1,8 +1,8 @@
 """The container collector: the states, resource usage and exits of containers.
 
 A metric that cAdvisor also provides has the same name and meaning. A value that is None has no
-series. Metrics are ordered by importance: a container has at most `MOST_SERIES` series, and the
-last series are left out first.
+series. A container has at most `MOST_SERIES` series. Metrics are ordered by importance: the series
+of the last metrics are left out first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainvitals.sources.containers.reading import ContainerReading, ContainersR
 
 MOST_SERIES = 25
 
-# The fields of `ContainerReading`, and of the objects in the fields `last_death` and `usage`.
+# The fields are those of `ContainerReading`, and of its fields `last_death` and `usage`.
 OF_CONTAINER = (
     gauge(
         "container_start_time_seconds",
@@ -246,8 +246,8 @@ def _list_labelled(container: ContainerReading) -> tuple[list[_Sample], ...]:
     name = ("name", container.name)
     death = container.last_death
     last = "" if death is None else death.reason
-    # The latest reason is always included, so that its increase is visible even if others are more
-    # frequent.
+    # The latest reason is always included, so that its increase is visible even if other reasons
+    # are more frequent.
     deaths = sorted(
         container.deaths.items(), key=lambda item: (item[0] == last, item[1]), reverse=True
     )
@@ -305,7 +305,7 @@ def _list_values(container: ContainerReading) -> list[float | None]:
 
 
 def _cut(row: list[float | None], room: int) -> list[float | None]:
-    """Remove the last values of a row if the container has more values than remaining series."""
+    """Set the last values of a row to None if there are more values than remaining series."""
     for column, value in enumerate(row):
         room -= value is not None
         if room < 0:

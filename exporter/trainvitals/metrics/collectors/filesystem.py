@@ -11,7 +11,7 @@ from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.filesystem import FilesystemReading, FilesystemSource
 
-# The mount point, device and type; whether space, file count and responsiveness are known.
+# Mount point, device and type; whether the space, the file count and `responding` are known.
 _Key = tuple[str, str, str, bool, bool, bool]
 
 
@@ -36,7 +36,7 @@ class FilesystemCollector(Collector[FilesystemReading]):
         self._source = FilesystemSource(roots=roots, statvfs=statvfs, limit=limit)
 
     def read(self, deadline: float) -> FilesystemReading:
-        """Read the file systems, with a short timeout for unresponsive ones.
+        """Read the file systems, with a short timeout for file systems that do not respond.
 
         Raises:
             SourceError: The mount table could not be read.
@@ -46,7 +46,8 @@ class FilesystemCollector(Collector[FilesystemReading]):
     def express(self, reading: FilesystemReading) -> tuple[Block, ...]:
         """Return the metric families of a file system reading.
 
-        A file system whose space is unknown has only an info series.
+        A file system whose space is unknown has only an info series and, if known, a series that
+        states whether it responds.
         """
         filesystems = reading.filesystems
         if not filesystems:

@@ -38,15 +38,15 @@ _FAMILIES = (
 class KernelCollector(SourceCollector[KernelReading]):
     """The kernel collector, which collects the host's boot time, current time and clock state.
 
-    If the exporter is not permitted to call adjtimex, the clock state has no series, which is not
+    If the exporter is not permitted to call adjtimex, the clock state has no series. This is not
     an error.
 
     Args:
         roots: The root directories of the file systems to read.
         clock: A function that returns the current time in Unix seconds.
-        uptime: A function that returns the seconds since boot, including time in suspension.
-        adjtimex: A function that returns the kernel's clock state; None for the function in the C
-            library.
+        uptime: A function that returns the seconds since boot, including suspended time.
+        adjtimex: A function that returns the kernel's clock state; None selects the function of
+            the C library.
     """
 
     name = "kernel"

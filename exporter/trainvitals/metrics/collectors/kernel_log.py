@@ -28,7 +28,7 @@ _LAST_HELP = (
 class KernelLogCollector(Collector[KernelTallyReading]):
     """The kernel_log collector: counts of OOM kills and Xids (NVIDIA GPU errors) in the kernel log.
 
-    If the exporter is not permitted to read the kernel log, there are no series, which is not an
+    If the exporter is not permitted to read the kernel log, there are no series. This is not an
     error.
 
     Args:
@@ -73,7 +73,7 @@ class KernelLogCollector(Collector[KernelTallyReading]):
         return tuple(blocks)
 
     def omitted(self, reading: KernelTallyReading) -> int:
-        """Return the number of error kinds that the limit on error kinds left out."""
+        """Return how many kinds of errors were left out because of the limit on kinds."""
         return reading.omitted
 
     def close(self) -> None:

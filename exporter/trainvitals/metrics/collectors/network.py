@@ -1,4 +1,4 @@
-"""The network collector: the interfaces' transfers since boot, and whether interfaces are up."""
+"""The network collector: the transfers of each interface since boot, and whether it is up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UP = list_fields(_METRICS).index("up")
 
 
 class NetworkCollector(SourceCollector[NetworkReading]):
-    """The network collector: the transfers of interfaces since boot, and whether interfaces are up.
+    """The network collector: the transfers of each interface since boot, and whether it is up.
 
     Args:
         roots: The root directories of the file systems to read.

@@ -13,7 +13,7 @@ from trainvitals.sources.host.pressure import PressureReading, PressureSource
 class PressureCollector(SourceCollector[PressureReading]):
     """The pressure collector: the time for which tasks waited for CPU, memory, I/O and interrupts.
 
-    If the kernel does not provide pressure stall information, there are no series, which is not an
+    If the kernel does not provide pressure stall information, there are no series. This is not an
     error.
 
     Args:

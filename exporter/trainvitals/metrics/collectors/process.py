@@ -60,15 +60,15 @@ def _no_complaint() -> str | None:
 class ProcessCollector(SourceCollector[ProcessReading]):
     """The process collector: CPU time, memory and file descriptors of the exporter's processes.
 
-    The exporter's child processes are included. A child process that has ended is left out, which
+    The exporter's child processes are included. A child process that has ended is left out; this
     is not an error.
 
     Args:
         procfs: The exporter's own `/proc`, which differs from the host's if the exporter runs in a
             container.
         children: A function that returns the IDs of the child processes that read accelerators.
-        complain: A function that returns a line about an exporter file that is not in force, with
-            the reason; None if all files are in force.
+        complain: A function that returns why the web configuration file's content is not in force;
+            None if the content is in force.
     """
 
     name = "process"
@@ -97,8 +97,8 @@ class ProcessCollector(SourceCollector[ProcessReading]):
         return (scalar_block(self.name, _FAMILIES, values),)
 
     def complaint(self, reading: ProcessReading) -> str | None:  # noqa: ARG002 - not a part of it
-        """Return a line about an exporter file that is not in force.
+        """Return why the web configuration file's content is not in force.
 
-        The result is None if all files are in force.
+        The result is None if the content is in force.
         """
         return self._complain()

@@ -1,8 +1,8 @@
 """Metric tables, with a line for each metric family and a row of values for each subject.
 
-A subject is a device, a disk, an interface, a container or a rank. A table is a tuple of `Metric`;
-a collector writes each subject's fields to a row, and `table_block` converts the rows to families.
-An absent value has no sample.
+A subject is a device, a disk, an interface, a container or a rank. A table is a tuple of `Metric`.
+A collector writes the fields of each subject to a row, and `table_block` converts the rows to
+metric families. An absent value has no sample.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Metric:
         name: The name of the metric family.
         type: The Prometheus type of the metric family.
         help: The HELP text of the metric family.
-        fields: The names of the subject's fields that contain the values; a field may be a tuple of
-            several values.
-        samples: The suffix of each value's sample, and the labels in addition to the subject's
-            labels.
+        fields: The names of the subject's fields that contain the values. The value of a field may
+            be a tuple of several values.
+        samples: The suffix of each sample, and the labels that the sample has in addition to the
+            subject's labels.
     """
 
     name: str
@@ -49,7 +49,7 @@ def counter(name: str, field: str, help_: str) -> Metric:
 
 
 def by(label: str, values: Iterable[str]) -> Samples:
-    """Return the samples of a metric with one sample for each value of a label."""
+    """Return the samples of a metric: one sample for each value of a label."""
     return tuple(("", ((label, value),)) for value in values)
 
 
@@ -69,7 +69,7 @@ def table_block(
     """Return a block with the metric families of a table.
 
     Args:
-        shape: The names of the collector and the table, which distinguish the block from other
+        shape: The names of the collector and the table, which distinguish the block from all other
             blocks.
         metrics: The metrics in the table.
         subjects: The labels of each subject.
@@ -89,7 +89,7 @@ def table_block(
 
 
 def _lay_out(metrics: Sequence[Metric]) -> list[tuple[Metric, slice]]:
-    """Return each metric with the position of its values in a row; histograms are last."""
+    """Return each metric with the slice of a row that contains its values, histograms last."""
     laid: list[tuple[Metric, slice]] = []
     at = 0
     for metric in metrics:
@@ -121,7 +121,7 @@ def _describe(
 
 
 def scalar_block(collector: str, families: tuple[Family, ...], values: Row) -> Block:
-    """Return a block of metric families without labels; a family whose value is None is left out.
+    """Return a block of metric families without labels; families with the value None are left out.
 
     Args:
         collector: The name of the collector; a collector can have only one such block.

@@ -46,12 +46,12 @@ class TrainingCollector(Collector[RunsReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: RunsReading) -> str | None:
-        """Return the sources that could not be read, and the run for which `express` failed."""
+        """Return the sources that could not be read, and the first run that `express` left out."""
         failed = [f"run {run}: {type(error).__name__}: {error}" for run, error in self._faulty[:1]]
         return "; ".join(filter(None, (reading.complaint, *failed))) or None
 
     def omitted(self, reading: RunsReading) -> int:
-        """Return the number of ranks and series that limits left out in the last `express`."""
+        """Return how many ranks and series limits left out, plus the number of faulty runs."""
         return reading.omitted + self._left_out + len(self._faulty)
 
     def close(self) -> None:

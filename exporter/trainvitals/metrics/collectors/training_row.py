@@ -80,7 +80,7 @@ _PLACES = {
 }
 FIELDS = list_fields(METRICS)
 _pick = itemgetter(*(_PLACES[field] for field in FIELDS))
-# The fields that have no value after the process has ended.
+# The fields that are omitted after the process has ended.
 _OF_THE_LIVING = tuple(
     FIELDS.index(field)
     for field in (
@@ -106,7 +106,8 @@ _NANOSECONDS = 1e9
 def write_row(rank: RankReading) -> tuple[list[float], int]:
     """Return a rank's values in the order of `FIELDS`, and the number of omitted values.
 
-    A value is `ABSENT` if the value is unknown or is omitted because of the limit.
+    A value is `ABSENT` if it is unknown, does not apply after the process has ended, or is omitted
+    because of the limit `MOST_SERIES`.
     """
     record = rank.record
     row = list(_pick((*_conclude(rank), *record.step, *record.state)))
@@ -145,7 +146,7 @@ def _conclude(rank: RankReading) -> tuple[float, ...]:
 
 
 def _is_switched_off(record: Record) -> bool:
-    """Return whether a rank's monitor has disabled itself, so that the last phase is outdated."""
+    """Return whether a rank's monitor has disabled itself; its last phase is then outdated."""
     return record.state[STATE["state"]] == State.SWITCHED_OFF
 
 
@@ -195,7 +196,10 @@ def _conclude_slowness(rank: RankReading) -> tuple[float, ...]:
 
 
 def _conclude_phases(record: Record, *, is_over: bool) -> tuple[float, ...]:
-    """Return the value of each coarse phase, and the seconds in each phase that has occurred."""
+    """Return the value of each coarse phase, followed by the total seconds in each phase.
+
+    The values of a phase that has not occurred are `ABSENT`.
+    """
     seconds = [total if total > 0 else ABSENT for total in record.step[_TOTALS]]
     phase = find_phase(record)
     if phase is None or is_over:

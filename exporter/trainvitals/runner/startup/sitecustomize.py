@@ -1,9 +1,9 @@
-"""Starts the observation of this process, and runs the user's own `sitecustomize`.
+"""Starts to observe this process, and runs the user's own `sitecustomize`.
 
-The directory of this file is the first entry in PYTHONPATH below `trainvitals run`. Python imports
-`sitecustomize` at startup, so this file runs in every Python process below the command, including
-other environments and Python versions: the file must be valid in Python 2.7, print nothing, import
-no large module and never raise an exception. The directory must not contain other modules.
+Below `trainvitals run`, the directory of this file is the first entry in PYTHONPATH. Python imports
+`sitecustomize` at startup, so this file runs in every Python process below the command, in every
+environment and Python version. Therefore, the file must be valid in Python 2.7, print nothing,
+import no large module and never raise an exception. The directory must not contain other modules.
 """
 
 import os
@@ -11,15 +11,15 @@ import sys
 
 
 def _is_wanted():
-    """Return whether this process is to be observed; Python before 3.10 cannot be observed."""
+    """Return whether to observe this process; Python before 3.10 cannot be observed."""
     return os.environ.get("TRAINVITALS_AUTOLOG") == "1" and sys.version_info >= (3, 10)
 
 
 def _is_helper():
     """Return whether this process is a helper of multiprocessing or PyTorch's compiler.
 
-    Helpers never train. A process that multiprocessing spawns is not a helper, as it may be a rank;
-    nor is multiprocessing's fork server, because ranks are forked from it.
+    Helpers never train. A process that multiprocessing spawns is not a helper, because it may be a
+    rank. The fork server of multiprocessing is not a helper, because ranks are forked from it.
     """
     words = " ".join(getattr(sys, "orig_argv", [])[1:5])
     return any(name in words for name in ("multiprocessing.resource_tracker", "compile_worker"))
@@ -37,7 +37,10 @@ def _load(package, name):
 
 
 def _start(here):
-    """Watch the imports in this process, and register a handler for the process's end."""
+    """Watch the imports in this process.
+
+    If TRAINVITALS_FAILURES is set, uncaught exceptions and the import of JAX are also recorded.
+    """
     import atexit
 
     package = os.path.dirname(os.path.dirname(here))
@@ -50,13 +53,13 @@ def _start(here):
 
 
 def _watch_threads(found):
-    """Leave the tracebacks of errors that end threads of this process."""
+    """Write the tracebacks of uncaught exceptions that end threads of this process."""
     package, threading = found
     _load(package, "training.failure").watch_threads(threading)
 
 
 def _note_jax(package):
-    """Note that this process uses JAX, whose steps cannot be seen."""
+    """Record that this process uses JAX, whose steps cannot be observed."""
     _load(package, "training.failure").note_jax()
 
 
@@ -68,9 +71,9 @@ def _leave_traceback(package):
 
 
 def _find_next(here):
-    """Return the spec of the next `sitecustomize` that has not been run; None if none is left.
+    """Return the spec of the next `sitecustomize` to run; None if all have been run.
 
-    Another tool's `sitecustomize` may skip only itself and therefore run this module again.
+    Another tool's `sitecustomize` may skip only its own directory, and so run this module again.
     """
     from importlib.machinery import PathFinder
 
@@ -83,7 +86,7 @@ def _find_next(here):
 
 
 def _chain(here):
-    """Run the user's `sitecustomize`, if one exists, in place of this module."""
+    """Run the user's `sitecustomize` in place of this module, if the user has a `sitecustomize`."""
     if sys.version_info < (3, 4):
         return
     spec = _find_next(here)
@@ -97,7 +100,7 @@ def _chain(here):
 
 
 def _observe(here):
-    """Start to observe this process if the process is to be observed."""
+    """Start to observe this process, unless observation is off or the process is a helper."""
     if _is_wanted() and not _is_helper():
         _start(here)
 
@@ -112,4 +115,4 @@ def _attempt(function, argument):
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _attempt(_observe, _HERE)
-_chain(_HERE)  # Python reports an exception of the user's module, as without this file
+_chain(_HERE)  # Python reports an exception in the user's module as it would without this file

@@ -1,7 +1,8 @@
 """The child process in which a vendor's reader runs, and its messages to the exporter.
 
-The parent and the child share a SOCK_SEQPACKET pair. Each message is one packet: a tuple encoded by
-`marshal`, which is possible because both ends run the same interpreter.
+The parent and the child share a SOCK_SEQPACKET socket pair. Each message is one packet, which
+contains a tuple encoded by `marshal`. This encoding is possible because both processes run the same
+interpreter.
 
 From the parent:
     ("read", number, patience_seconds, {uuid: since})   read every device
@@ -44,13 +45,13 @@ if TYPE_CHECKING:  # imports at run time would cost memory in every reader proce
     from trainvitals.sources.accelerators.vendor import Session
 
 LARGEST_MESSAGE_BYTES = 1 << 20
-# The threads that read devices compete for the interpreter's lock, which a computing thread would
-# hold for 5 ms, the default of Python.
+# The threads that read devices compete for the interpreter's lock. By default, a computing thread
+# holds the lock for 5 ms.
 _SWITCH_INTERVAL_SECONDS = 0.0001
 
 
 def main(opener: Callable[[], Session], descriptor: int) -> None:
-    """Run the child process: open the driver and answer the parent until the parent exits.
+    """Run the child process: open the driver, and answer requests until the parent exits.
 
     Args:
         opener: The function that opens the vendor's driver.
@@ -64,7 +65,7 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
 
 
 def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None:
-    """Open the driver and answer requests until the connection closes or the driver is gone."""
+    """Open the driver, and answer requests until the connection closes or the driver is gone."""
     line = _Line(connection)
     try:
         session = opener()
@@ -96,7 +97,7 @@ def _end_with_parent(descriptor: int) -> None:
 
 
 class _Line:
-    """The child's end of the socket pair; two of the child's threads send messages through it."""
+    """The child's end of the socket pair, through which two threads send messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

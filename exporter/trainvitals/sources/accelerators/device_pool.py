@@ -1,4 +1,4 @@
-"""Parallel reading of all devices of an open driver; a hung device does not delay the others."""
+"""Reads all devices of an open driver in parallel, so that a hung device delays no other device."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class DevicePool:
                 `Device.read`.
 
         Returns:
-            A UUID and a `DeviceRow` for each device that was read; the UUID and state of each of
-            the other devices; whether the driver still lists the devices that it listed when it was
-            opened, true also if the devices could not be counted; and a description of each
+            A UUID and a `DeviceRow` for each device that was read; the UUID and state of each
+            device that could not be read; whether the driver still lists the devices that it listed
+            when it was opened, or the devices could not be counted; and a description of each
             unexpected error or answer.
 
         Raises:
-            DriverGoneError: No device can be read any longer.
+            DriverGoneError: The driver is gone, so that no device can be read.
         """
         outcomes = self._read_all(patience, since)
         if any(isinstance(outcome.error, DriverGoneError) for outcome in outcomes.values()):
@@ -74,10 +74,10 @@ class DevicePool:
         self._pool.close()
 
     def _confirm_gone(self, outcomes: Mapping[str, Outcome[DeviceRow | bool]]) -> None:
-        """Raise a device's `DriverGoneError` if the driver confirms the error.
+        """Raise a `DriverGoneError` from the outcomes, unless the driver still responds.
 
-        If the error came from a device call and another device could be read, the driver is queried
-        again before the error is raised.
+        If a device's reading failed with this error and another device could be read, the driver is
+        queried again. The error is raised only if the second query fails with the same error.
         """
         gone = [o.error for o in outcomes.values() if isinstance(o.error, DriverGoneError)]
         is_counted = outcomes[_COUNT].error not in gone
@@ -111,7 +111,7 @@ def _shorten(
     known: Sequence[float],
     combine: Callable[[Sequence[float]], float],
 ) -> float:
-    """Limit a wait to a multiple of the devices' recent reading times, if such times are known."""
+    """Limit a wait to a multiple of the devices' recent reading durations, if any are known."""
     if not known:
         return seconds
     return min(seconds, max(SHORTEST_PATIENCE_SECONDS, factor * combine(known)))
@@ -141,7 +141,7 @@ def _sort(
 
 
 class _TimedDevice:
-    """A device and the durations of its recent readings."""
+    """A device, and the durations of the device's recent readings."""
 
     def __init__(self, device: Device) -> None:
         self.uuid = device.identity[2]

@@ -1,4 +1,4 @@
-"""The histories of a driver's devices, each kept from detection until the exporter exits.
+"""The histories of a driver's devices, which are kept until the exporter exits.
 
 A driver's counters restart from zero when the driver is reloaded, and a reader process may be
 replaced at any time. A device's history survives both events, so exported counters never decrease.
@@ -29,7 +29,7 @@ _ACTIVE, _EXPECTED = SLOT["links_active"], SLOT["links_expected"]
 
 
 class DeviceHistory:
-    """The history of one device: the latest reading, and totals that never decrease.
+    """The history of one device: the latest reading and the totals, which never decrease.
 
     Args:
         identity: The identity of the device.
@@ -66,8 +66,12 @@ class DeviceHistory:
     ) -> None:
         """Record a complete reading of the device.
 
-        The row, the busy time and the processes are in the format described in `child`; `at` is the
-        reading's Unix time.
+        Args:
+            row: The device's values; see `row`.
+            busy: The device's busy time, in the format `row.BusyTime`; None if the driver keeps no
+                utilization samples.
+            processes: The processes on the device, by descending memory usage.
+            at: The Unix time of the reading.
         """
         self._totals.continue_with(row)
         if busy is not None:
@@ -119,9 +123,9 @@ _PLACEHOLDER = "unknown-"
 class Devices:
     """The histories of a driver's devices.
 
-    A device that cannot be opened may not report its UUID. Until the UUID is read, a device is
-    identified by a placeholder, which stands for the missing device with the same index, or for a
-    new device if no such device is missing.
+    A device that cannot be opened may not report its UUID. Until the UUID is known, a placeholder
+    identifies the device. If a known device with the same index is missing, the placeholder
+    identifies the missing device. Otherwise, the placeholder identifies a new device.
     """
 
     def __init__(self) -> None:
@@ -133,7 +137,7 @@ class Devices:
 
     @property
     def since(self) -> dict[str, int | None]:
-        """The timestamp of the newest counted sample for each device's UUID; see `Device.read`."""
+        """The timestamp of the newest counted sample, by device UUID; see `Device.read`."""
         return {uuid: history.since for uuid, history in self._histories.items()}
 
     @property
@@ -164,7 +168,7 @@ class Devices:
         )
 
     def register(self, reader: Reader) -> None:
-        """Create a history for each of a reader's new devices, and update all known identities."""
+        """Create a history for each new device of a reader, and update the known identities."""
         shown = [*reader.identities, *(identity for identity, _ in reader.unreadable)]
         uuids = {identity.uuid for identity in shown}
         for uuid in [uuid for uuid in self._histories if uuid.startswith(_PLACEHOLDER)]:
@@ -179,7 +183,13 @@ class Devices:
                 self._histories[identity.uuid] = DeviceHistory(identity)
 
     def enter(self, answer: Answer, unreadable: Iterable[tuple[Identity, State]]) -> None:
-        """Record a reading of all devices; a device missing from the reading counts as lost."""
+        """Record a reading of all devices.
+
+        Args:
+            answer: The reader's answer.
+            unreadable: The devices that the reader could not open, with their states. A device that
+                is neither in the answer nor in this list is lost.
+        """
         at = time.time()
         states = {self._meant.get(who.uuid, who.uuid): state for who, state in unreadable}
         states |= dict(answer.states)
@@ -195,8 +205,8 @@ class Devices:
 
         Args:
             state: The new state of every device.
-            keep_samples: Whether the driver stayed loaded, so that its sample buffers still contain
-                the earlier samples.
+            keep_samples: Whether the driver is still loaded, so that the driver's sample buffers
+                still contain the earlier samples.
         """
         for history in self._histories.values():
             since = history.since
@@ -230,9 +240,9 @@ class Devices:
         return sorted(readings, key=lambda reading: reading.identity.index)
 
     def _find(self, identity: Identity, shown: Collection[str]) -> str | None:
-        """Return the UUID under which a device's history is stored, and update the identity.
+        """Return the UUID under which a device's history is stored; None if there is no history.
 
-        The result is None if the device has no history.
+        If the identity contains the device's UUID, the identity in the history is updated.
         """
         history = self._histories.get(identity.uuid)
         if history is not None:

@@ -1,23 +1,23 @@
-"""One vendor's driver, which a reader opens and reads, and which is reopened after a failure.
+"""One vendor's driver, which readers open, read, and reopen after a failure.
 
 The first reader runs on a thread of the exporter, which uses the least memory. Every later reader
-runs in a child process: after a failure, the library must be loaded again, and the reader may have
-to be killed.
+runs in a child process, because the library must be loaded again after a failure, and because the
+reader may have to be killed.
 
-- The library or the driver is absent: the exporter reports no devices and checks for the driver
-  again every minute.
+- The library or the driver is absent: the exporter reports no devices, and checks for the driver
+  every minute.
 - The driver was unloaded, replaced or restarted: the reader reports the change and ends. A child
   process, which loads the library again, is started every few seconds until the driver opens.
 - A child process exited unexpectedly: a new child is started immediately, or a few seconds later if
   the previous child had just been started.
-- A device was lost, added or removed: a second reader is started in addition to the first reader
-  and replaces the first reader if the second reader can read other devices. Meanwhile, the first
-  reader continues to read its devices; see the module `rescan`.
+- A device was lost, added or removed: a second reader is started. If the second reader can read
+  other devices than the first reader, it replaces the first reader. Until then, the first reader
+  continues to read its devices; see the module `rescan`.
 - Opening the driver hangs, or a reader does not answer: the reader is replaced after a minute.
 - The driver is released on request: the reader is ended, so that the driver can be unloaded.
 
-A child process that is killed during a driver call stays in uninterruptible sleep until the call
-returns, and exits only then. For this reason, a killed child is reaped later.
+A child process that is killed during a driver call stays in uninterruptible sleep, and exits only
+when the call returns. Therefore, a killed child is reaped later.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Driver:
 
     Args:
         vendor: The vendor of the driver.
-        roots: The file systems that contain the files which show a driver change.
+        roots: The file systems that contain the files and directories in `Vendor.traces`.
         is_isolated: Whether the reader always runs in a child process.
         environ: The environment variables of child processes; None if child processes inherit the
             exporter's environment.
@@ -111,8 +111,8 @@ class Driver:
             deadline: The `time.monotonic` value by which the method returns.
 
         Returns:
-            A reading for every device that was ever found, sorted by index. Afterwards, `complaint`
-            contains the reason why the reading is incomplete; None if the reading is complete.
+            A reading for every device that was ever found, sorted by index. The method also sets
+            `complaint`.
         """
         with self._lock:
             readings = self._read(deadline)
@@ -120,7 +120,7 @@ class Driver:
         return readings
 
     def note_logged(self, errors: Iterable[XidError]) -> None:
-        """Store GPU errors from the kernel log for the next reading to count; see `XidCounts`."""
+        """Store GPU errors from the kernel log, which the next reading counts; see `XidCounts`."""
         self._logged.extend(errors)
 
     @property
@@ -135,14 +135,14 @@ class Driver:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The PIDs of the reader processes, whose resource usage is added to the exporter's."""
+        """The PIDs of the reader processes; their usage is added to the exporter's usage."""
         return tuple(pid for reader in self._readers() if (pid := reader.pid) is not None)
 
     def release(self, seconds: float = RELEASE_SECONDS) -> None:
-        """Release the driver so that it can be unloaded; reopen a driver that is already released.
+        """Release the driver, so that it can be unloaded, or reopen a released driver.
 
-        The method never blocks, so a signal handler may call it. A reading in progress is cut
-        short, and the request is carried out when that reading ends.
+        The method never blocks, so a signal handler may call the method. A reading in progress is
+        cut short, and the driver is released or reopened when that reading ends.
 
         Args:
             seconds: The time after which a released driver is reopened, in seconds.
@@ -193,7 +193,7 @@ class Driver:
         return self._devices.read()
 
     def _read_once(self, deadline: float) -> bool:
-        """Read the devices; return True if the reader has ended and another reader can start."""
+        """Read the devices; return whether the reader has ended, so that another can start."""
         reader = self._find_open_reader(deadline)
         return reader is not None and self._ask(reader, deadline)
 
@@ -276,7 +276,11 @@ class Driver:
         self.complaint = "; ".join(complaints) or None
 
     def _start_rescan(self, deadline: float) -> bool:
-        """Start a second reader if a rescan is due; return whether it replaced the first."""
+        """Start a second reader if a rescan is due.
+
+        Returns:
+            Whether the second reader has replaced the first reader.
+        """
         now = time.monotonic()
         if self._successor is not None or self._reader is None or not self._reader.opened:
             return False
@@ -293,11 +297,14 @@ class Driver:
         return self._compare_successor()
 
     def _compare_successor(self) -> bool:
-        """Replace the first reader with the second reader if the latter can read other devices.
+        """Replace the first reader if the second reader can read other devices.
 
-        The second reader also replaces a first reader whose device list is out of date. The driver
-        reports every Xid to both readers; Xids of the devices that the first reader has open have
-        already been counted.
+        The first reader is also replaced if its device list is out of date. The driver reports
+        every Xid to both readers. Therefore, the second reader's Xids are counted only for devices
+        that the first reader did not open.
+
+        Returns:
+            Whether the first reader was replaced.
         """
         successor, reader = self._successor, self._reader
         if successor is None:
@@ -340,8 +347,8 @@ class Driver:
     def _report_opening(self, reader: Reader, now: float) -> None:
         """Report that opening the driver takes a long time.
 
-        After `_OPENING_SECONDS`, all devices count as hung; until then, every device keeps its last
-        state.
+        Every device keeps its last state until `_OPENING_SECONDS` have passed. After that, all
+        devices are hung.
         """
         lasts = now - reader.started_at > _OPENING_SECONDS
         if lasts or self.complaint is None:
@@ -360,7 +367,7 @@ class Driver:
             self._reader = None
 
     def _replace(self, reason: str) -> None:
-        """Drop the reader that has ended; the next reading starts another reader."""
+        """Discard the reader that has ended; the next reading starts another reader."""
         if self._reader is not None:
             self._retire(self._reader)
         self._reader = None
@@ -405,7 +412,7 @@ class Driver:
 
 
 def _margin(seconds: float) -> float:
-    """Return the part of the remaining time that is reserved for the work after the answer."""
+    """Return the part of the remaining time, in seconds, that is reserved to process the answer."""
     return min(_LONGEST_MARGIN_SECONDS, _MARGIN_RATIO * max(seconds, 0.0))
 
 

@@ -1,8 +1,9 @@
 """Gaudi cards, read with HLML and its binding habana-pyhlml, or with the command `hl-smi`.
 
-Each sensor is queried from the card's firmware through a single mailbox for the whole machine.
+All sensors are queried from the cards' firmware through a single mailbox for the whole machine.
 Therefore, the cards are read one after the other, and an unsupported value is queried again only
-after five minutes. NIC counters and PCIe throughput take 25 ms to 100 ms each and are never read.
+after five minutes. NIC counters and PCIe throughput are never read, because each value takes 25 ms
+to 100 ms.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _PCIE_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0":
 
 
 def open_habana() -> Session:
-    """Open the Gaudi driver with HLML if HLML and its binding are installed, else with `hl-smi`.
+    """Open the Gaudi driver with HLML and its binding, or with `hl-smi` if either is missing.
 
     Raises:
         DriverAbsentError: Neither HLML nor `hl-smi` is installed, or the driver is not loaded.
@@ -111,14 +112,14 @@ class HabanaSession:
     def is_current(self) -> bool:
         """Return whether the number of cards is unchanged and HLML has leaked at most 64 MiB.
 
-        HLML leaks memory with each temperature reading; replacing the reader process frees the
-        leaked memory. A temporary failure to count the cards is ignored.
+        HLML leaks memory with each temperature reading. If the reader process is replaced, the
+        leaked memory is freed. A temporary failure to count the cards is ignored.
         """
         code, shown = self._count()
         return (code != 0 or shown == self._shown) and not self._is_bloated()
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return immediately, because HLML events contain no code that could be counted."""
+        """Return immediately, because HLML events contain no Xid codes."""
         return
 
     def stop_watching(self) -> None:
@@ -217,7 +218,7 @@ class HabanaDevice:
         return None if answer in _NOT_AVAILABLE else answer
 
     def _read_lasting(self) -> None:
-        """Read the card's values that rarely change, and allow unsupported calls to be retried."""
+        """Read the card's values that rarely change, and allow unsupported calls again."""
         self._unsupported.clear()
         row: Row = list(EMPTY_ROW)
         threshold = self._ask("hlmlDeviceGetTemperatureThreshold", _SLOWDOWN)
@@ -300,10 +301,7 @@ class HabanaDevice:
 
 
 def parse_link_speed(text: str) -> int | None:
-    """Return the PCIe generation for a transfer rate such as "32.0GT/s".
-
-    The result is None if the text is not a known transfer rate.
-    """
+    """Return the PCIe generation for a transfer rate such as "32.0GT/s"; None if it is unknown."""
     return _PCIE_GENERATIONS.get(text.partition("GT/s")[0].strip())
 
 

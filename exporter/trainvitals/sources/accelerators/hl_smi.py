@@ -4,9 +4,9 @@ The following command prints one line for each card:
 
     hl-smi -Q index,uuid,... -f csv,noheader,nounits
 
-The cells of a line are separated by a comma and a space, and an unknown value is `N/A`. The
-documented units of the values are MiB, W, C, % and MHz. One run of the command reports all cards,
-so each run provides one reading of every card, and only one run is in progress at a time.
+A comma and a space separate the cells of a line, and an unknown value is `N/A`. The documented
+units of the values are MiB, W, C, % and MHz. Each run of the command provides one reading of every
+card. Only one run is in progress at a time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Query = Callable[[Sequence[str]], str]
 
 
 class HlSmiFailedError(Exception):
-    """The command `hl-smi` failed; the message is the first line of the command's error output."""
+    """The command `hl-smi` failed; the message is the first line of the command's output."""
 
 
 def find_hl_smi() -> str | None:
@@ -120,7 +120,7 @@ def run_hl_smi(
 def choose_fields(query: Query) -> tuple[tuple[str, ...], str]:
     """Determine the fields that the installed version of `hl-smi` supports.
 
-    A version that does not know a requested field fails or omits the field's cells.
+    If a version does not support a requested field, the command fails or omits the field's cells.
 
     Returns:
         The supported fields, and the output of `hl-smi` for these fields.
@@ -154,7 +154,7 @@ class HlSmiSession:
     """A Gaudi driver that is read with `hl-smi`; see `Session`.
 
     Args:
-        query: A function that runs `hl-smi` for the given fields and returns the output.
+        query: A function that runs `hl-smi` with a list of fields and returns the output.
         fields: The fields that the installed version of `hl-smi` supports.
         text: The output of `hl-smi` for these fields.
     """
@@ -178,7 +178,7 @@ class HlSmiSession:
 
     @property
     def troubles(self) -> list[str]:
-        """A description of the latest `hl-smi` output that could not be parsed."""
+        """A description of the latest output that could not be parsed; empty if there is none."""
         found = [f"{uuid}: {words}" for uuid, said in self._garbled.items() for words in said]
         found += [f"no such unit: {column}" for column in self._table.strange_columns]
         lines = self._find_strange_lines()
@@ -189,8 +189,8 @@ class HlSmiSession:
     def is_current(self) -> bool:
         """Return whether the latest run of `hl-smi` listed the same cards as the first run.
 
-        If no card is open, `hl-smi` is run again, because only a failure of the command then shows
-        that the driver is gone.
+        If no card is open, the method runs `hl-smi` again, because only a failure of the command
+        then shows that the driver is gone.
 
         Raises:
             DriverGoneError: No card is open, and `hl-smi` fails.
@@ -213,16 +213,16 @@ class HlSmiSession:
         """Do nothing, because `watch` does not wait for events."""
 
     def close(self) -> None:
-        """Do nothing, because the driver is not kept open between runs of `hl-smi`."""
+        """Do nothing, because the driver is open only while `hl-smi` runs."""
 
     def read(self, uuid: str, bus_id: str) -> Row:
         """Return a card's row from the output of `hl-smi`.
 
-        The command is run again if its latest output is more than 1 s old or was already used for
-        this card.
+        The command is run again if the latest output is more than 1 s old, or if the latest output
+        has already been used for this card.
 
         Raises:
-            DeviceError: This card cannot be read, or no card can be read because `hl-smi` hangs.
+            DeviceError: This card cannot be read, or `hl-smi` hangs.
             DriverGoneError: The command `hl-smi` fails.
         """
         with self._lock:
@@ -243,9 +243,9 @@ class HlSmiSession:
         raise DeviceError("unsupported" if is_garbled else "lost")
 
     def _find_strange_lines(self) -> list[str]:
-        """Return the unrecognised lines that may describe a card.
+        """Return the unrecognized lines that may describe a card.
 
-        If the output contains cards, a line without a comma is not returned.
+        If the output contains cards, lines without a comma are not returned.
         """
         table = self._table
         return [line for line in table.strange_lines if "," in line or not table.cards]

@@ -1,7 +1,7 @@
-"""Parsing of the table that `hl-smi` prints: its fields, lines and cells.
+"""Parses the table that `hl-smi` prints.
 
-A line counts as a card only if it contains the card's index or PCI address: some versions print a
-header that was not requested, or a human-readable table instead of the requested format.
+A line describes a card only if the line contains the card's index or PCI address. Some versions
+print a header that was not requested, or a human-readable table instead of the requested format.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _LARGEST_MEMORY_MIB = 1 << 24  # 16 TiB; a larger number is probably in bytes
 _LONGEST_NUMBER = 20
 NOT_KNOWN = "N/A"
 
-# The slot, unit, factor and divisor of each field. A field outside CORE_FIELDS whose cell is not
-# numeric is unknown, because no public sample shows its format in every version.
+# The slot, unit, factor and divisor of each field. If the cell of a field outside CORE_FIELDS is
+# not numeric, the value is unknown, because no public sample shows the format in every version.
 _NUMBERS = {
     "temperature.aip": ("temperature_core_celsius", "C", 1, 1),
     "utilization.aip": ("utilization_ratio", "%", 1, 100),
@@ -130,7 +130,7 @@ class Table:
 
     @property
     def fits(self) -> bool:
-        """Whether a card's line has the expected number of cells or the output has no card."""
+        """Whether any card's line has as many cells as fields, or the output contains no card."""
         return not self.cards or any(card.named for card in self.cards)
 
 
@@ -205,7 +205,7 @@ def parse_row(named: Mapping[str, str]) -> tuple[Row, list[str]]:
 
 
 def _refuse_bytes(row: Row) -> Iterator[str]:
-    """Remove memory sizes that are too large to be in MiB, and yield an error message."""
+    """Remove the memory sizes if they are too large to be in MiB, and yield an error message."""
     total = row[SLOT["memory_total_bytes"]]
     if isinstance(total, (int, float)) and total > _LARGEST_MEMORY_MIB * _MIB:
         for name in ("memory_total_bytes", "memory_used_bytes", "memory_free_bytes"):

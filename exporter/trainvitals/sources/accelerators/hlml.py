@@ -1,8 +1,8 @@
 """Access to HLML, the library for Gaudi cards, through the binding habana-pyhlml.
 
-The binding is optional. Used directly, the binding prints a message if it does not find the
+The binding is optional. Without this module, the binding prints a message if it cannot find the
 library, issues a warning when it is imported, and loads the library only from Intel's directory.
-This module also finds the library on the loader's search path, and suppresses the warning.
+This module suppresses the warning, and also finds the library on the loader's search path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GONE = {
 
 
 def find_library() -> str | None:
-    """Return a name by which the loader finds HLML; None if the loader cannot find HLML."""
+    """Return the name or path from which the loader can load HLML; None if HLML is not found."""
     for path in LIBRARIES:
         try:
             ctypes.CDLL(path)
@@ -43,7 +43,7 @@ def find_library() -> str | None:
 def is_binding_installed() -> bool:
     """Return whether habana-pyhlml is installed.
 
-    The module of the binding's predecessor, pyhlml 1.9, has the same name but is not accepted: its
+    The module of the binding's predecessor, pyhlml 1.9, has the same name but is not accepted. Its
     buffers are smaller than the values that current versions of HLML write.
     """
     try:
@@ -67,7 +67,7 @@ class Hlml:
     """The opened HLML binding; fatal errors are raised as `DeviceError` or `DriverGoneError`.
 
     Args:
-        path: The library's path, or a name by which the loader finds the library.
+        path: The library's path, or the name from which the loader can load the library.
 
     Raises:
         DriverAbsentError: No driver is loaded.
@@ -95,7 +95,7 @@ class Hlml:
         """Call one of the binding's functions.
 
         Returns:
-            The function's result and 0; None and HLML's error code if the call fails.
+            The function's result and 0. If the call fails, None and HLML's error code.
 
         Raises:
             DeviceError: The card is lost.
@@ -115,7 +115,7 @@ class Hlml:
         return None, code
 
     def ask_text(self, function: str, *arguments: object) -> str:
-        """Return the text that a binding function returns; empty if no text is returned."""
+        """Call one of the binding's functions and return its text; empty if there is no text."""
         return decode(self.ask(function, *arguments)[0])
 
     def close(self) -> None:
@@ -125,5 +125,5 @@ class Hlml:
 
 
 def decode(text: object) -> str:
-    """Decode a text that the binding returned; the result is empty if the value is not bytes."""
+    """Decode a text from the binding; return an empty string if the value is not bytes."""
     return text.decode(errors="replace") if isinstance(text, bytes) else ""

@@ -1,4 +1,4 @@
-"""Identifies the processes that hold accelerators: their programs, users, containers and runs.
+"""Identifies the processes that hold accelerators, with their users, containers and runs.
 
 The Slurm job and the pod of a process are derived only from the process's control group. Command
 lines and environments are never part of the result, because they often contain secrets.
@@ -37,7 +37,7 @@ _SLURM_JOB = re.compile(r"job_([0-9]{1,10})")
 
 
 class Holders:
-    """Looks up the owners of processes that hold accelerators, and caches each for 30 seconds.
+    """Finds the owners of processes that hold accelerators, and caches each owner for 30 seconds.
 
     Args:
         roots: The paths of `/proc` and of the host's root file system, which contains
@@ -50,11 +50,11 @@ class Holders:
         self._users: tuple[float, dict[str, str]] | None = None
 
     def look_up(self, reading: AcceleratorsReading, time: float) -> AcceleratorsReading:
-        """Return a reading in which the owner is added to each process.
+        """Return the reading with an owner for each process.
 
         Args:
             reading: The reading of the accelerators.
-            time: The current time, in seconds, from the same clock in all calls.
+            time: The current time, in seconds; all calls must use the same clock.
         """
         if not any(device.processes for device in reading.devices):
             return reading
@@ -103,7 +103,7 @@ class Holders:
 
 
 def find_slurm_job(cgroup_path: str) -> str | None:
-    """Return the ID of the Slurm job that a control group belongs to; None if it has no job.
+    """Return the ID of a control group's Slurm job; None if the group belongs to no job.
 
     Args:
         cgroup_path: A path from `/proc/PID/cgroup`, such as
@@ -119,7 +119,7 @@ def find_slurm_job(cgroup_path: str) -> str | None:
 
 
 def find_pod(cgroup_path: str) -> str | None:
-    """Return the UID of the Kubernetes pod that a control group belongs to; None if it has no pod.
+    """Return the UID of a control group's Kubernetes pod; None if the group belongs to no pod.
 
     Args:
         cgroup_path: A path from `/proc/PID/cgroup`.
@@ -135,12 +135,12 @@ class Place:
     """The container and the run of a process that holds an accelerator.
 
     Attributes:
-        container: The name of the container in which the process runs, or the container's short ID
-            if the name is unknown; None if the process is not known to run in a container.
-        compose_service: The Compose service of the container; None if the container belongs to no
-            service or is unknown.
-        run: The training run that the process belongs to; None if the process is not known to
-            belong to a run.
+        container: The name of the process's container, or the container's short ID if the name is
+            unknown; None if the process is not known to run in a container.
+        compose_service: The Compose service of the container; None if the container is unknown or
+            belongs to no service.
+        run: The name of the process's training run; None if the process is not known to belong to a
+            run.
     """
 
     container: str | None = None
@@ -149,7 +149,7 @@ class Place:
 
 
 class Places:
-    """Finds the containers and runs of processes in the readings of runs and containers.
+    """Finds the container and the run of a process in the readings of containers and runs.
 
     Args:
         runs: The runs on this machine; None if the runs are unknown.

@@ -1,6 +1,6 @@
-"""Finds devices that processes hold without using them, and the reason why each device is idle.
+"""Finds devices that processes hold but do not use, and determines why each device is idle.
 
-The activity is read only for processes on devices that are currently quiet, and for at most 32
+Activity is read only for processes on devices that are currently quiet, and for at most 32
 processes in each reading.
 """
 
@@ -33,9 +33,9 @@ class Limits:
 
     Attributes:
         utilization_percent: The utilization below which a device is quiet, in percent.
-        seconds: The time after which a quiet device is idle, in seconds.
-        memory_ratio: The share of memory above which a device counts as held even if no process is
-            known.
+        seconds: The time for which a device must be quiet to be idle, in seconds.
+        memory_ratio: The share of used memory above which a device is held, even if no process on
+            the device is known.
     """
 
     utilization_percent: float
@@ -49,7 +49,7 @@ class IdleDevice:
 
     Attributes:
         reading: The reading of the device.
-        busy: A busy device that each process uses, by PID, for the processes on busy devices.
+        busy: For each process on a busy device, one such device, by PID.
         surroundings: The activity of the processes on quiet devices, by PID.
         runs: The runs on this machine; None if the runs are unknown.
     """
@@ -96,11 +96,11 @@ class IdleWatch:
         self._past: dict[str, _Past] = {}
 
     def judge(self, reading: AcceleratorsReading, runs: RunsReading | None) -> AcceleratorsReading:
-        """Return a reading in which the reason is added to each idle device.
+        """Return the reading with a reason for each idle device.
 
         Args:
-            reading: The reading of the accelerators, which must be newer than the reading in the
-                previous call.
+            reading: The reading of the accelerators; it must be newer than the previous call's
+                reading.
             runs: The runs on this machine; None if the runs are unknown.
         """
         if not any(device.processes or _measure_memory(device) for device in reading.devices):
@@ -127,7 +127,7 @@ class IdleWatch:
         return self._past[device.identity.uuid].quiet_since
 
     def _note(self, device: AcceleratorReading, limits: Limits, now: float) -> _Past:
-        """Return the new state of a device, with the time since which the device is quiet."""
+        """Return a device's new state, which contains the time when the device became quiet."""
         measured = device.measurements or Measurements()
         before = self._past.get(device.identity.uuid)
         at, busy, ratio = now, measured.busy_seconds_total, measured.utilization_ratio
@@ -153,7 +153,7 @@ def _measure_memory(device: AcceleratorReading) -> float:
 
 
 def _choose_pids(devices: Sequence[AcceleratorReading]) -> list[int]:
-    """Return the PIDs to read; the process with the most memory on each device comes first."""
+    """Return at most 32 PIDs to read, first the process with the most memory on each device."""
     ranked = sorted(
         ((place, one.pid) for each in devices for place, one in enumerate(each.processes)),
         key=lambda pair: pair[0],

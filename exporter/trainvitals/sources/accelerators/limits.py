@@ -1,4 +1,4 @@
-"""Parsing of the accelerator limits that a user sets on the command line."""
+"""Parses the accelerator limits that a user sets on the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CELSIUS = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,18})?) ?(?:°?C)?", re.IGNORECAS
 
 
 def parse_memory_limit(text: str) -> int | None:
-    """Parse the value of `--accelerators.memory-limit` and return the limit in bytes.
+    """Parse the value of `--accelerators.memory-limit`, and return the limit in bytes.
 
     Args:
         text: A number of bytes, or a number with kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB,
@@ -55,8 +55,8 @@ def parse_temperature_limit(text: str) -> float | None:
         text: A number, with or without a unit, such as 80, 82.5 or 80 °C.
 
     Returns:
-        The limit, in degrees Celsius, above 0 and below 1000; None if the text is empty, which
-        means that no limit is set.
+        The limit, above 0 and below 1000 degrees Celsius; None if the text is empty, which means
+        that no limit is set.
 
     Raises:
         ConfigurationError: The text is not a temperature, or the temperature is not above 0 and

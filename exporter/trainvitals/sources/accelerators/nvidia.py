@@ -1,7 +1,8 @@
 """NVIDIA GPUs, read with NVML and its binding nvidia-ml-py.
 
 The binding finds, loads and opens the library, and defines the library's structures and constants.
-A lost card raises `DeviceError`; a driver that is no longer available raises `DriverGoneError`.
+`DeviceError` is raised if a card is lost. `DriverGoneError` is raised if the driver is no longer
+available.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class NvidiaSession:
     """An NVIDIA driver that was opened with NVML; see `Session`.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
     """
 
     parallel = 64
@@ -80,7 +81,7 @@ class NvidiaSession:
         self._open_devices()
 
     def is_current(self) -> bool:
-        """Return whether the driver still lists the same number of GPUs; True if the count fails.
+        """Return whether the driver still lists the same number of GPUs, or the count failed.
 
         Raises:
             DriverGoneError: The driver was unloaded, restarted or replaced.
@@ -119,7 +120,7 @@ class NvidiaSession:
         return code, min(count.value, MOST_DEVICES)
 
     def _open_devices(self) -> None:
-        """Open all GPUs in parallel, so that a hung GPU does not delay the others."""
+        """Open all GPUs in parallel, so that a hung GPU does not delay the other GPUs."""
         pool = WorkerPool(name="open", limit=self._shown)
         tasks = {str(index): partial(self._open_device, index) for index in range(self._shown)}
         outcomes = pool.gather(tasks, _OPENING_SECONDS)
@@ -159,9 +160,10 @@ class NvidiaSession:
 
 
 def _ask_text(function: Callable[..., int], *handle: ctypes.c_void_p) -> tuple[int, str]:
-    """Call an NVML function that returns a text; return NVML's return code and the text.
+    """Call an NVML function that provides a text.
 
-    The text is empty if the call fails.
+    Returns:
+        NVML's return code, and the text; the text is empty if the call fails.
     """
     buffer = ctypes.create_string_buffer(96)
     code = function(*handle, buffer, U32(len(buffer)))

@@ -1,9 +1,9 @@
-"""One NVIDIA GPU, read through NVML.
+"""One NVIDIA GPU, read with NVML.
 
 Each call is bound once to its arguments and result buffer, because reading a result through the
 binding's structures takes longer than the call. All field values are read in one call. Every return
-code is checked: a value that the card does not report is None and is not read again for five
-minutes.
+code is checked. If the card does not support a value, the value is None and is not read again for
+five minutes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NvidiaDevice:
     """An NVIDIA GPU that is read with NVML; see `Device`.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         handle: NVML's handle for the GPU.
         identity: The identity of the GPU.
     """
@@ -97,7 +97,7 @@ class NvidiaDevice:
         return row[:THROTTLE_SECONDS], busy, processes
 
     def _bind(self) -> None:
-        """Prepare all NVML calls, and omit unsupported calls until the method is called again."""
+        """Prepare all NVML calls; unsupported calls are omitted until the next preparation."""
         self._unsupported: set[str] = set()
         self._static: Row = [*EMPTY_ROW, *(None for _ in range(SLOTS - len(EMPTY_ROW)))]
         self._scalars = self._bind_scalars(STATIC_SCALARS)
@@ -245,12 +245,12 @@ class NvidiaDevice:
         return False
 
     def _give_up(self, symbol: str, code: int) -> None:
-        """Stop calling an NVML function whose return code means that the failure is permanent."""
+        """Stop calling an NVML function if its return code indicates a permanent failure."""
         check(code)
         if code in LASTING:
             self._unsupported.add(symbol)
 
 
 def _to_ratio(percent: int) -> float | None:
-    """Convert a percentage to a ratio; a percentage above 100 is unknown and becomes None."""
+    """Convert a percentage to a ratio; return None if the percentage is above 100."""
     return percent / 100 if percent <= _FULL_PERCENT else None

@@ -1,7 +1,7 @@
-"""Reporting of one NVIDIA GPU's Xid errors as soon as NVML delivers the events.
+"""Reports one NVIDIA GPU's Xid errors as soon as NVML delivers the events.
 
-Each GPU has its own event set, because the loss of a GPU affects its entire event set: the driver
-then answers every wait with the loss, before or instead of the other errors in the set.
+If a GPU is lost, the driver reports the loss in every wait for an event set that contains the GPU,
+before or instead of the other errors in the set. Therefore, each GPU has a separate event set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # imports at run time would cost memory in every reader proce
 
     from trainvitals.sources.accelerators.nvidia_device import NvidiaDevice
 
-# nvmlEventSetWait cannot be interrupted, so a reader can take this long to end.
+# nvmlEventSetWait cannot be interrupted, so a reader may need this time to end.
 _LONGEST_WAIT_MS = 15_000
 # The interval at which a failed registration or a failed wait is retried.
 _RETRY_WAIT_MS = 5_000
@@ -39,10 +39,10 @@ class XidListener:
     """Waits for one GPU's Xid errors and reports each error.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         device: The GPU whose errors are reported.
         report: A function that is called for each error with the GPU's UUID and the Xid code.
-        stopping: An event that is set to make `listen` return within `_LONGEST_WAIT_MS`.
+        stopping: An event that makes `listen` return within `_LONGEST_WAIT_MS` after it is set.
     """
 
     def __init__(
@@ -68,7 +68,11 @@ class XidListener:
             code = self._listen_once()
 
     def _listen_once(self) -> int:
-        """Report errors from a new event set until a call fails; return the call's return code."""
+        """Report errors from a new event set until a call fails or `stopping` is set.
+
+        Returns:
+            NVML's return code for the last call.
+        """
         events = ctypes.c_void_p()
         code = self._library.nvmlEventSetCreate(ctypes.byref(events))
         if code != SUCCESS:
@@ -95,7 +99,10 @@ class XidListener:
         return code
 
     def _drain(self, events: ctypes.c_void_p) -> None:
-        """Report the remaining errors in an event set, even if up to two waits fail."""
+        """Report the remaining errors in an event set.
+
+        The method returns when a wait times out or three waits have failed.
+        """
         failures = 0
         for _ in range(_MOST_DRAINED):
             code = self._wait(events, 0)

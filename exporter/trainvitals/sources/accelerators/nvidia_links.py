@@ -1,9 +1,8 @@
 """The NVLinks of one NVIDIA GPU: the number of links that are up, and the links' errors.
 
-The field values that count errors depend on the card. A total counts the errors of the whole GPU,
-and its scope is all links. Any other field value counts the errors of the link that is its scope,
-and is summed over the links. A card that supports neither kind of field value for an error kind
-does not count these errors.
+The field values that count errors depend on the card. A total counts the errors of all links of the
+GPU. Any other field value counts the errors of one link, and is summed over the links. If a card
+supports neither a total nor a value for each link, the card does not count errors of this kind.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _OF_LINKS = {
 class Links:
     """Reads the NVLinks of one GPU at most every 5 s, because each link requires an NVML call.
 
-    A link that does not answer keeps its previous error counts, so that the sum never decreases.
+    If a link does not respond, its previous error counts are kept, so that the sum never decreases.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         handle: NVML's handle for the GPU.
     """
 
@@ -77,7 +76,7 @@ class Links:
     def read(self) -> tuple[int | None, tuple[float | None, ...]]:
         """Return the number of NVLinks that are up, and the error count for each of `LINK_ERRORS`.
 
-        An unknown number is None.
+        Each of these numbers is None if it is unknown.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -124,7 +123,7 @@ class Links:
     def _ask_state(self, link: int) -> tuple[int, bool]:
         """Return the driver's return code, and whether a link is up.
 
-        A link that is asleep while it is idle also counts as up.
+        An idle link in a sleep state is also up.
         """
         state = U32()
         code = self._library.nvmlDeviceGetNvLinkState(self._handle, U32(link), ctypes.byref(state))
@@ -139,8 +138,8 @@ class Links:
     def _sum_up(self, kind: str) -> float | None:
         """Return the GPU's number of NVLink errors of one kind.
 
-        The result is None if the card does not count errors of this kind, or if not every link that
-        is counted has responded yet.
+        The result is None if the card does not count errors of this kind, or if a counted link has
+        never responded.
         """
         chosen = [count for count in self._chosen if count[0] == kind]
         if not chosen or any(count not in self._counts for count in chosen):

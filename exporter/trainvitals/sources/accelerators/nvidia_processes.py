@@ -1,13 +1,12 @@
-"""The processes of one NVIDIA GPU, and the utilization of the GPU by each of them.
+"""The processes on one NVIDIA GPU, and the utilization of the GPU by each process.
 
-The list of processes is read with the newest supported NVML function. NVML defines three versions
-of the process list. A driver supports the version that was current when
-the driver was released, and the older versions. Some drivers of the 535 release append a number to
-each entry of the third version.
+NVML defines three versions of the process list. A driver supports the version that was current when
+the driver was released, and the older versions. The list is read in the newest supported version.
+Some drivers of the 535 release append a number to each entry of the third version.
 
-The utilization is read from the driver's sample buffer. The driver records a sample for each process
-that used the GPU in a sample period of up to a second. A process without a sample did not use the
-GPU.
+The utilization is read from the driver's sample buffer. In each sample period of up to a second,
+the driver records a sample for each process that used the GPU. A process without a sample did not
+use the GPU.
 """
 
 from __future__ import annotations
@@ -60,17 +59,17 @@ _FULL_PERCENT = 100
 
 
 class _EntryBuffer:
-    """A buffer that NVML fills with entries, and that grows with the number of processes."""
+    """A buffer that NVML fills with entries; the buffer grows with the number of processes."""
 
     def __init__(self, entry_bytes: int) -> None:
         self._entry_bytes = entry_bytes
         self._make_room(_FIRST_ROOM)
 
     def fill(self, call: Callable[..., tuple[int, int]], *symbols: str) -> tuple[int, int]:
-        """Fill the buffer; make room and fill it again if it was too small.
+        """Fill the buffer; if the buffer is too small, enlarge the buffer and fill it again.
 
         Args:
-            call: Calls NVML, and returns the return code and the number of entries.
+            call: A function that calls NVML, and returns the return code and the number of entries.
             symbols: The arguments of `call`.
 
         Returns:
@@ -91,7 +90,7 @@ class ProcessList:
     """Reads the list of the processes that compute on one GPU.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         handle: NVML's handle for the GPU.
     """
 
@@ -102,10 +101,10 @@ class ProcessList:
         self._buffer = _EntryBuffer(_LARGEST_ENTRY_BYTES)
 
     def read(self) -> tuple[int, list[HeldMemory]] | None:
-        """Return the number of processes and at most 256 processes, by descending memory usage.
+        """Return the number of processes, and the 256 processes with the most memory.
 
-        The result is None if the driver does not support any list version, or if the call fails
-        temporarily.
+        The processes are sorted by descending memory usage. The result is None if the driver
+        supports no version of the list, or if the call fails temporarily.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -138,7 +137,7 @@ class ProcessList:
         return [_parse_entry(data, at) for at in range(0, count * size, size)]
 
     def _find_size(self, data: bytes, count: int, sizes: Sequence[int]) -> int:
-        """Return the size of an entry, determined from the number of bytes that the driver wrote.
+        """Return the size of an entry, derived from the number of bytes that the driver wrote.
 
         The driver writes either only the entries or the whole buffer.
         """
@@ -155,10 +154,10 @@ def _parse_entry(data: bytes, at: int) -> HeldMemory:
 
 
 class ProcessUsage:
-    """Reads the utilization of one GPU by each of its processes.
+    """Reads the utilization of one GPU by each process.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         handle: NVML's handle for the GPU.
     """
 
@@ -169,10 +168,11 @@ class ProcessUsage:
         self._buffer = _EntryBuffer(_SAMPLE.size)
 
     def read(self) -> Mapping[int, float | None] | None:
-        """Return the utilization of the GPU by each process that used it, 0 to 1, by PID.
+        """Return the utilization of the GPU by each process, 0 to 1, by PID.
 
-        A utilization above 1 is unknown and becomes None. The result is None if the driver does not
-        support or permit the call, or if the call fails temporarily.
+        A process that did not use the GPU is missing. A utilization above 1 is invalid and becomes
+        None. The result is None if the driver does not support or permit the call, or if the call
+        fails temporarily.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -196,7 +196,7 @@ class ProcessUsage:
         return function(self._handle, self._buffer.data, ctypes.byref(count), since), count.value
 
     def _parse(self, count: int) -> Mapping[int, float | None]:
-        """Return the newest sample of each process."""
+        """Return the utilization in the newest sample of each process, by PID."""
         data = self._buffer.data.raw[: count * _SAMPLE.size]
         samples = sorted(_SAMPLE.iter_unpack(data), key=lambda sample: sample[1])
         newest = {pid: percent for pid, _, percent, *_ in samples}

@@ -1,7 +1,7 @@
 """The exact busy time of one NVIDIA GPU, derived from the driver's utilization samples.
 
-The driver records the utilization of each short period (1/6 s to 1 s) with a timestamp of the
-period's end, and keeps about the last hundred samples. The sum of all samples since the last
+The driver records the utilization in each short period (1/6 s to 1 s) with the timestamp of the
+period's end, and keeps about the last hundred samples. The sum of all samples after the last
 counted sample is the device's busy time, regardless of when and how often the buffer is read.
 """
 
@@ -40,7 +40,7 @@ class SampleBuffer:
     """Reads the utilization samples of one GPU.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         handle: NVML's handle for the GPU.
 
     Raises:
@@ -88,7 +88,8 @@ class SampleBuffer:
     def _fetch(self, since: int) -> tuple[int, int]:
         """Fill the buffer with the samples after a timestamp.
 
-        The result is the driver's return code and the number of samples.
+        Returns:
+            The driver's return code, and the number of samples.
         """
         count = U32(len(self._samples) // 2)
         code = self._call(since, count, self._samples)
@@ -115,9 +116,10 @@ class SampleBuffer:
         return [(stamp, value & 0xFFFFFFFF) for stamp, value in pairs if since < stamp < latest]
 
     def _find_newest(self, since: int) -> int:
-        """Return the timestamp from which counting continues if no sample is newer than `since`.
+        """Return the timestamp from which to count next, if no sample is newer than `since`.
 
-        The returned timestamp is earlier than `since` if the clock was set back.
+        If the clock was set back by more than 1 s, the result is the newest sample's timestamp.
+        Otherwise, the result is `since`.
         """
         code, count = self._fetch(0)
         samples = self._list_samples(count, 0) if code == SUCCESS else []
@@ -131,14 +133,14 @@ def integrate_samples(
     """Return the busy time since a given sample, summed over the later samples.
 
     Args:
-        stamps: The ends of the periods in microseconds, ascending, all later than `since`.
+        stamps: The ends of the sample periods in microseconds, ascending, all later than `since`.
         percents: The utilization in each period, 0 to 100.
-        since: The timestamp of the newest sample that was counted before; 0 if the buffer was empty
-            when it was last read; None if no sample was ever counted, so that counting starts at
-            the newest sample.
+        since: The timestamp of the newest sample that was already counted; 0 if the buffer was
+            empty when it was last read; None if no sample was ever counted. If None, the count
+            starts at the newest sample.
         is_full: Whether the buffer is full, so that older samples may have been lost. The gap
             before the first sample of a full buffer counts at the mean utilization of the remaining
-            samples; all other gaps are time without activity and count as idle.
+            samples. All other gaps are time without activity, and count as idle.
     """
     if not stamps:
         return since or 0, 0.0, 0.0

@@ -1,7 +1,7 @@
 """The NVML functions that the reader calls, and the meaning of NVML's return codes.
 
-The tables list the calls of a scrape: the function or field value for each slot of a row, with the
-unit conversion. The numbers and their meanings are defined in nvml.h.
+The tables list the NVML calls of a scrape. Each entry contains the function or field value for a
+slot of a row, and the unit conversion. The header nvml.h defines the numbers and their meanings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _throttle(reason: str) -> int:
 
 
 class Library:
-    """The NVML library; a function that the driver version lacks returns `FUNCTION_NOT_FOUND`.
+    """The NVML library; a function that the library lacks returns `FUNCTION_NOT_FOUND`.
 
     Args:
         library: The loaded NVML library.
@@ -187,7 +187,11 @@ THROTTLE_BITS = {
 def check(code: int) -> None:
     """Raise an error if a return code concerns the whole device or the driver.
 
-    Return codes that concern a single value raise no error.
+    A return code that concerns a single value raises no error.
+
+    Raises:
+        DeviceError: The device cannot be read.
+        DriverGoneError: The driver was unloaded, restarted or replaced.
     """
     if code in DEVICE_STATES and code != 4:  # noqa: PLR2004 - "no permission" concerns one value
         raise DeviceError(DEVICE_STATES[code])

@@ -1,7 +1,7 @@
 """Field values of one NVIDIA GPU; NVML returns many field values in one call.
 
-Each field value has an ID and a scope, which is a link number for some IDs. The IDs and their
-meanings are listed in nvml.h.
+Each field value has an ID and a scope. For some IDs, the scope is a link number. The header nvml.h
+lists the IDs and their meanings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FieldRequest:
     """A reusable request for several field values.
 
     Args:
-        library: The initialised NVML library.
+        library: The initialized NVML library.
         handle: NVML's handle for the GPU.
         wanted: The ID and the scope of each field value.
     """
@@ -43,7 +43,9 @@ class FieldRequest:
             struct.pack_into("=II", self._buffer, at * _ENTRY.size, field, scope)
 
     def ask(self) -> list[Answer]:
-        """Return a return code and a number for each field value; an unknown number is None.
+        """Return NVML's return code and the number for each field value.
+
+        An unknown number is None.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -62,9 +64,9 @@ class FieldRequest:
         ]
 
     def _ask_one_by_one(self, code: int) -> list[Answer]:
-        """Request each field value separately if the driver refused the whole request.
+        """Request each field value separately, because the driver refused the whole request.
 
-        Some drivers refuse a request because they do not support one of its field values.
+        Some drivers refuse a request if they do not support one of the requested field values.
         """
         check(code)
         if code not in LASTING or len(self._wanted) == 1:
@@ -74,12 +76,12 @@ class FieldRequest:
 
 
 def decode_field(value_type: int, value: int) -> int | float | None:
-    """Return the number in a field value's union; None if the number is unknown or not finite.
+    """Return a field value's number; None if the number is unavailable or not finite.
 
     Args:
         value_type: The type of the number: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int,
-            6 ushort; the result is None for other types.
-        value: The bits of the field value's union.
+            6 ushort. For other types, the result is None.
+        value: The bits of NVML's union for the number.
     """
     mask = _UNSIGNED_MASKS.get(value_type)
     if mask is not None:

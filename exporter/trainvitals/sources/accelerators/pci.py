@@ -1,4 +1,4 @@
-"""The installed accelerators, with or without a driver, listed from `/sys/bus/pci`."""
+"""Lists the installed accelerators, with or without a driver, from `/sys/bus/pci`."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Ports:
 def count_ports(sysfs: Path, address: str) -> Ports | None:
     """Count a PCI device's network ports; return None if the device has no network ports.
 
-    The Gaudi driver creates a network interface for each port. Habana's `manage_network_ifs.sh
-    --status` counts the ports in the same way.
+    The Gaudi driver creates a network interface for each port. Habana's script
+    `manage_network_ifs.sh --status` counts the ports in the same way.
     """
     try:
         folders = list((sysfs / "bus/pci/devices" / address.lower() / "net").iterdir())

@@ -1,7 +1,8 @@
 """A vendor's reader in a child process.
 
-The child process can hang, crash or leak memory without affecting the exporter, can be killed, and
-loads the vendor's library again. The child's interpreter requires about 9 MiB of memory.
+If the child process hangs, crashes or leaks memory, the exporter is not affected. The exporter can
+kill the child process, and a new child process loads the vendor's library again. The child's
+interpreter uses about 9 MiB of memory.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ReaderProcess(Reader):
     def gone(self) -> str | None:
         """The reason why the driver no longer responds or the child has ended.
 
-        The value is None if the driver has not failed and the child has not ended.
+        The reason is None if the driver has not failed and the child has not ended.
         """
         if self._gone is None and self._ended and self._absent is None:
             return UNEXPECTED_END
@@ -76,11 +77,11 @@ class ReaderProcess(Reader):
 
     @property
     def is_busy(self) -> bool:
-        """Whether an earlier request to the child has not been answered yet."""
+        """Whether the child has not answered the latest request yet."""
         return self._awaited > 0
 
     def wait_until_opened(self, until: float) -> None:
-        """Wait until the driver is open, opening has failed, or the monotonic deadline passes."""
+        """Wait until the driver is open, opening fails, or the monotonic deadline passes."""
         while not (self._opened or self._ended or self._absent or self._gone):
             if not self._listen_once(until):
                 return
@@ -103,14 +104,17 @@ class ReaderProcess(Reader):
         return None
 
     def take_xids(self) -> list[XidEvent]:
-        """Return the Xid errors reported since the last call, even if the child has ended."""
+        """Return the Xid errors that were reported since the last call.
+
+        The child may already have ended.
+        """
         while not self._ended and self._listen_once(0.0):
             pass
         xids, self._xids = self._xids, []
         return xids
 
     def hang_up(self) -> None:
-        """Close the connection, so that a wait for the child returns soon and the child exits."""
+        """Shut down the connection, so that a wait for the child returns and the child exits."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -122,7 +126,7 @@ class ReaderProcess(Reader):
         self._connection.close()
 
     def reap(self) -> bool:
-        """Reap the child if it has exited; return whether the child has exited."""
+        """Return whether the child has exited, and reap an exited child."""
         try:
             pid, _ = os.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:
@@ -175,7 +179,7 @@ class ReaderProcess(Reader):
 
 
 def make_pair() -> tuple[socket.socket, socket.socket]:
-    """Create a socket pair; return the parent's end and the child's end."""
+    """Return a new socket pair: the parent's end and the child's end."""
     parent, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # The kernel refuses a packet that is larger than the sender's buffer. The default buffer is too
     # small for 64 devices with 256 processes each. The maximum is twice net.core.wmem_max; see
@@ -185,9 +189,9 @@ def make_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _spawn(opener: Opener, descriptor: int, environ: Mapping[str, str]) -> int:
-    """Start a child interpreter without site and user settings, and return its PID.
+    """Start a child interpreter without site packages and user settings, and return its PID.
 
-    The child uses the import path of this interpreter.
+    The child has the same import path as this interpreter.
     """
     code = _CHILD.format(path=sys.path, module=opener.module, opener=opener.name)
     actions = [

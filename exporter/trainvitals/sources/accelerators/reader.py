@@ -15,7 +15,7 @@ UNEXPECTED_END = "the driver reader ended unexpectedly"
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """The name of the function that opens a vendor's driver; only the reader imports the function.
+    """The name of the function that opens a vendor's driver; only readers import the function.
 
     Attributes:
         module: The name of the function's module.
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Reader(ABC):
-    """A reader that has one vendor's driver open, or is opening the driver.
+    """A reader that opens and reads one vendor's driver.
 
     Attributes:
         started_at: The `time.monotonic` value when the reader was started.
@@ -94,7 +94,7 @@ class Reader(ABC):
 
     @property
     def absent(self) -> str | None:
-        """The reason why the driver is absent; None if the driver is present or being opened."""
+        """The reason why the driver is absent; None if the driver is present or still opening."""
         return self._absent
 
     @property
@@ -104,12 +104,12 @@ class Reader(ABC):
 
     @property
     def is_busy(self) -> bool:
-        """Whether an earlier request to the reader has not been answered yet."""
+        """Whether the reader has not answered the latest request yet."""
         return False
 
     @abstractmethod
     def wait_until_opened(self, until: float) -> None:
-        """Wait until the driver is open, opening has failed, or the monotonic deadline passes."""
+        """Wait until the driver is open, opening fails, or the monotonic deadline passes."""
 
     @abstractmethod
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
@@ -121,18 +121,18 @@ class Reader(ABC):
 
     @abstractmethod
     def take_xids(self) -> list[XidEvent]:
-        """Return the Xid errors reported since the last call."""
+        """Return the Xid errors that were reported since the last call."""
 
     def hang_up(self) -> None:  # noqa: B027 - a reader that cannot be interrupted does nothing
-        """Make a wait for the reader return soon.
+        """Interrupt a wait for the reader, so that the wait returns soon.
 
         Any thread or signal handler may call this method.
         """
 
     @abstractmethod
     def end(self) -> None:
-        """Make the reader end, without waiting until the reader has ended."""
+        """End the reader, without waiting until the reader has ended."""
 
     @abstractmethod
     def reap(self) -> bool:
-        """Return whether the reader has ended; release the resources of an ended reader."""
+        """Return whether the reader has ended, and release an ended reader's resources."""

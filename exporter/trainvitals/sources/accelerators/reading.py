@@ -1,4 +1,4 @@
-"""The data types of accelerator readings, which are the same for every vendor, in base units."""
+"""The data types of accelerator readings, which are in base units and the same for all vendors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ State = Literal["ok", "lost", "hung", "resetting", "no_driver", "unsupported"]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The properties of a device that do not change while the device is in the machine.
+    """The properties that identify a device.
 
     Attributes:
         kind: The kind of the device, `gpu` or `hpu`.
@@ -58,9 +58,9 @@ class Measurements:
             written, 0 to 1.
         busy_seconds_total: The time in which a kernel ran, in seconds, integrated from every sample
             in the driver's buffer.
-        busy_unobserved_seconds_total: The time, in seconds, whose samples were missing from the
-            driver's buffer when the buffer was read; `busy_seconds_total` counts this time at the
-            mean utilization of the remaining samples.
+        busy_unobserved_seconds_total: The time, in seconds, for which the driver's buffer no longer
+            contained samples when it was read. `busy_seconds_total` counts this time at the mean
+            utilization of the remaining samples.
         memory_total_bytes: The size of the device memory, in bytes.
         memory_used_bytes: The device memory that programs use, in bytes; the driver's reserved
             memory is excluded if the driver reports it.
@@ -72,8 +72,8 @@ class Measurements:
         temperature_headroom_celsius: The slowdown temperature minus the chip's temperature.
         power_watts: The power draw reported by the driver (on newer cards, a mean over 1 s).
         power_limit_watts: The power limit that is currently enforced.
-        energy_joules_total: The energy that the device has used, counted by the driver since the
-            driver was loaded.
+        energy_joules_total: The energy that the device has used since the driver was loaded, as
+            counted by the driver.
         clock_core_hertz: The SM (GPU) or SoC (HPU) clock frequency.
         clock_memory_hertz: The memory clock frequency.
         clock_core_max_hertz: The maximum SM or SoC clock frequency.
@@ -96,9 +96,11 @@ class Measurements:
         recovery_action: The recovery action that the driver requests: 0 none, 1 reset, 2 reboot,
             3 drain P2P, 4 drain and reset, 5 recover IMEX.
         pcie_link_generation: The current PCIe generation.
-        pcie_link_generation_max: The highest PCIe generation that both card and slot support.
+        pcie_link_generation_max: The highest PCIe generation that both the card and the slot
+            support.
         pcie_link_width: The current number of PCIe lanes.
-        pcie_link_width_max: The maximum number of PCIe lanes that both card and slot support.
+        pcie_link_width_max: The maximum number of PCIe lanes that both the card and the slot
+            support.
         pcie_replays_total: The number of retransmitted PCIe packets.
         links_active: The number of NVLinks that are up.
         links_expected: The maximum number of NVLinks that have been up at the same time.
@@ -187,9 +189,9 @@ class ProcessMemory:
     Attributes:
         pid: The process's PID in the driver's PID namespace.
         used_bytes: The device memory that the process uses, in bytes; None if the driver does not
-            report the memory.
+            report this size.
         utilization_ratio: The share of the driver's last sample period in which a kernel of the
-            process ran, 0 to 1; None if the driver does not report the share.
+            process ran, 0 to 1; None if the driver does not report this share.
         owner: The known facts about the process; None if no facts were looked up.
     """
 
@@ -242,11 +244,11 @@ class AcceleratorReading:
         last_seen_timestamp_seconds: The Unix time of the latest complete reading; None before the
             first complete reading.
         measurements: The device's measured values; None unless the state is `ok`.
-        processes: The processes that hold the most device memory, at most 8, in descending order of
+        processes: The processes that hold the most device memory, at most 8, sorted by descending
             memory.
         xids: The device's error counts, sorted by Xid code.
-        idle: The reason why the device is idle although it is held; None if the device is in use or
-            not held, or if the reason was not determined.
+        idle: The reason why the device is idle although processes hold it; None if the device is in
+            use or not held, or if the reason was not determined.
     """
 
     identity: Identity

@@ -1,4 +1,4 @@
-"""The schedule for rescanning a driver's devices, and the files whose changes trigger a rescan."""
+"""The schedule for rescans of a driver's devices, and the files whose changes trigger a rescan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainvitals.sources.files import Roots
 
 
 class Traces:
-    """Detects from a few directory listings that a driver or a device was added or removed.
+    """Detects in a few directory listings that a driver or a device was added or removed.
 
     Args:
         paths: The files and directories to list; each path begins with `proc/` or `sys/`.
@@ -54,15 +54,15 @@ _WAITED_PER_INTERVAL = 20.0
 class RescanSchedule:
     """Decides when a second reader rescans the devices.
 
-    A driver's library lists the devices that existed when the library was loaded, so a device that
-    was added, or that returned after a reset, is visible only to a newly loaded library.
+    A driver's library lists only the devices that existed when the library was loaded. Therefore,
+    only a newly loaded library lists a device that was added or that returned after a reset.
 
-    - After a change was detected, a rescan is due immediately, and then every 5 s for 30 s, because
-      a device may take a while to become ready.
+    - After a change, a rescan is due immediately, and then every 5 s for 30 s, because a device may
+      not be ready at once.
     - While a device is missing, a rescan is due after 5 s, and then at intervals that grow to one
       minute.
 
-    The times that the methods take are `time.monotonic` values.
+    The times in the methods' arguments are `time.monotonic` values.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class RescanSchedule:
         return self._changed_at > self._scanned_at
 
     def note_change(self, now: float) -> None:
-        """Record that devices seem to have been added or removed."""
+        """Record that devices may have been added or removed."""
         self._changed_at = now
 
     def note_missing(self, now: float, *, is_missing: bool) -> None:

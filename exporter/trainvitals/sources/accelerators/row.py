@@ -1,7 +1,7 @@
 """The format in which a reader process sends a device's values to the exporter.
 
 A row is a list of values in the order of `ROW_FIELDS`, which is the order of the fields in
-`reading.Measurements`; values that are not reported are None. This module and the readers do not
+`reading.Measurements`. A value that is not reported is None. This module and the readers do not
 import `dataclasses`, which would use 1.3 MiB of memory in each reader process.
 """
 
@@ -85,8 +85,9 @@ Row = list[object]
 # The fields of `reading.Identity`: kind, index, uuid, model, bus id, driver, firmware or None.
 IdentityFields = tuple[str, int, str, str, str, str, "str | None"]
 
-# The newest sample's timestamp in microseconds (0 if there was none), the busy time in seconds
-# since the sample in the request, and the seconds in that period that the buffer no longer covered.
+# The newest sample's timestamp in microseconds (0 if there is no sample); the busy time since the
+# sample in the request, in seconds; and the time since then for which the buffer no longer contains
+# samples, in seconds.
 BusyTime = tuple[int, float, float]
 
 # A process's PID, its device memory in bytes, and the share of time in which the process used the
@@ -103,7 +104,7 @@ class DriverAbsentError(Exception):
 
 
 class DriverGoneError(Exception):
-    """The driver was present but no longer responds, or refuses access to this process."""
+    """The driver is present but refuses access, or was present and no longer responds."""
 
 
 class DeviceError(Exception):

@@ -1,6 +1,6 @@
 """NVIDIA GPU settings that an administrator can change, and GPU properties that never change.
 
-The settings are read once and are therefore not part of the readings. A child process reads the
+The settings are read only once, so they are not part of the readings. A child process reads the
 settings, because a child process loads the library that is currently on disk, and can be killed if
 the driver hangs.
 
@@ -51,14 +51,14 @@ class GpuSettings:
         uuid: The GPU's UUID.
         index: The driver's index for the GPU.
         model: The GPU's product name.
-        capability: The GPU's compute capability as the major and minor number, such as 9 and 0.
+        capability: The GPU's compute capability, as a major and a minor number, such as 9 and 0.
         has_persistence: Whether the driver stays loaded while no process uses the GPU.
         has_ecc: Whether error correction is enabled for the GPU memory.
         will_have_ecc: Whether error correction for the GPU memory will be enabled after the next
             reset.
-        power_default_watts: The power limit that was set at the factory.
+        power_default_watts: The default power limit, which was set at the factory.
         compute_mode: The compute mode: 0 if any process may compute, 2 if no process may compute, 3
-            if one process at a time may compute.
+            if only one process at a time may compute.
     """
 
     uuid: str
@@ -78,12 +78,12 @@ class NvidiaSettings:
 
     Attributes:
         driver: The driver version; empty if the driver could not be opened.
-        cuda: The newest CUDA version that the driver supports, as the major and minor number, such
+        cuda: The newest CUDA version that the driver supports, as a major and a minor number, such
             as 12 and 8; None if the version is unknown.
         gpus: The settings of the GPUs that responded, sorted by index.
         absent: The reason why the driver is absent; empty if the driver is present.
-        trouble: The reason why the driver refuses access or does not respond; empty if the driver
-            responds.
+        trouble: The reason why the driver could not be read completely; empty if the driver was
+            read or is absent.
     """
 
     driver: str = ""
@@ -99,8 +99,8 @@ def read_settings(
     """Read the GPU settings from the driver.
 
     Args:
-        timeout_seconds: The maximum time to wait for the child process. If the driver hangs, the
-            settings received before the timeout are returned.
+        timeout_seconds: The maximum time to wait for the child process, in seconds. If the driver
+            hangs, the settings that were received before the timeout are returned.
         environ: The child process's environment variables; None if the child inherits this
             process's environment.
     """
@@ -124,7 +124,7 @@ def read_settings(
 
 
 def report() -> None:
-    """Read the GPU settings and print them; the child process calls this function."""
+    """Read and print the GPU settings, then exit; the child process calls this function."""
     try:
         session = open_nvidia()
     except DriverAbsentError as error:

@@ -1,4 +1,4 @@
-"""Reading of all the machine's accelerators."""
+"""Reads all accelerators of the machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AcceleratorSource:
         expected: The configured number of devices of each kind.
         memory_limit_bytes: The memory limit for each device, in bytes; None if no limit is set.
         temperature_limit_celsius: The temperature limit for each chip; None if no limit is set.
-        roots: The file systems that contain the kernel log and the files which show driver changes.
+        roots: The file systems that contain the kernel log and the paths in `Vendor.traces`.
         is_isolated: Whether drivers are always opened in child processes.
         environ: The environment variables of child processes; None if child processes inherit this
             process's environment.
@@ -79,7 +79,7 @@ class AcceleratorSource:
         return tuple(pid for driver in self._drivers for pid in driver.pids)
 
     def read(self, deadline: float) -> AcceleratorsReading:
-        """Read every device of every vendor by the monotonic deadline."""
+        """Read every device of every vendor, and return by the monotonic deadline."""
         present = [driver for driver in self._drivers if not driver.is_absent]
         troubles: list[str] = []
         if present:
@@ -101,7 +101,7 @@ class AcceleratorSource:
         return self.latest
 
     def release(self) -> None:
-        """Release or reopen every driver; see `Driver.release`."""
+        """Release every driver, or reopen a released driver; see `Driver.release`."""
         for driver in self._drivers:
             driver.release()
 
@@ -112,7 +112,7 @@ class AcceleratorSource:
         self._kernel_log.close()
 
     def _note_logged_errors(self) -> None:
-        """Pass the GPU errors in the kernel log to the drivers, if the kernel log can be read."""
+        """Pass new GPU errors in the kernel log to the GPU drivers, if the log can be read."""
         xids = self._kernel_log.read().xids
         errors = [error for error in xids if error.time >= self._since]
         for driver in self._drivers:

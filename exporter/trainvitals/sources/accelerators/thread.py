@@ -1,8 +1,8 @@
-"""A vendor's reader in the exporter's process: a thread opens the driver, workers read devices.
+"""A vendor's reader in the exporter's process, in which worker threads read the devices.
 
-A reader in the exporter's process needs no second interpreter, but it cannot be killed: a call that
-hangs blocks its worker, and a replaced driver remains unusable until a reader in a child process
-takes over.
+A reader in the exporter's process needs no second interpreter, but cannot be killed. A call that
+hangs blocks its worker thread. After the driver was replaced, the driver cannot be used until a
+reader in a child process is started.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from trainvitals.sources.accelerators.vendor import Session
 class ReaderThread(Reader):
     """A reader in the exporter's process; the constructor does not wait for the driver to open.
 
-    After a call of `end`, the reader closes the driver within the 15 s that a wait for errors may
-    take.
+    After a call of `end`, the reader closes the driver within 15 s, because a wait for errors may
+    take that long.
 
     Args:
         opener: The function that opens the driver.
@@ -57,22 +57,26 @@ class ReaderThread(Reader):
     def gone(self) -> str | None:
         """The reason why the driver no longer responds or could not be opened.
 
-        The value is None if the driver has not failed.
+        The reason is None if the driver has not failed.
         """
         if self._gone is None and self._absent is None and not self._thread.is_alive():
             return UNEXPECTED_END
         return self._gone
 
     def wait_until_opened(self, until: float) -> None:
-        """Wait until the driver is open, opening has failed, or the monotonic deadline passes."""
+        """Wait until the driver is open, opening fails, or the monotonic deadline passes."""
         self._settled.wait(max(0.0, until - time.monotonic()))
 
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
-        """Request a reading of every device; see `DevicePool.read`."""
+        """Store a request for a reading of every device; see `DevicePool.read`."""
         self._request = (patience, since)
 
     def take_answer(self, until: float) -> Answer | None:
-        """Read every device by the monotonic deadline; return None if the driver is not open."""
+        """Read every device by the monotonic deadline.
+
+        Returns:
+            The reading; None if the driver is not open or no longer responds.
+        """
         patience, since = self._request
         if self._pool is None or self._gone is not None:
             return None
@@ -84,11 +88,11 @@ class ReaderThread(Reader):
         return Answer(*found)  # type: ignore[arg-type]  # as a child sends them
 
     def take_xids(self) -> list[XidEvent]:
-        """Return the Xid errors reported since the last call."""
+        """Return the Xid errors that were reported since the last call."""
         return [self._xids.popleft() for _ in range(len(self._xids))]
 
     def end(self) -> None:
-        """Make the reader close the driver and end, without waiting until the reader has ended."""
+        """End the reader and close the driver, without waiting until the reader has ended."""
         self._is_ending.set()
         if self._session is not None:
             self._session.stop_watching()

@@ -1,8 +1,8 @@
-"""One device's counters, which continue to increase when the driver's counters restart from 0.
+"""One device's totals, which do not decrease when the driver's counters restart from 0.
 
-A decrease counts as a restart only if the next reading is also below the earlier value. A single
-lower reading is treated as an error of the driver, because an addition to the total could not be
-undone.
+If a counter decreases, the decrease is a restart only if the next reading is also below the earlier
+value. A single lower reading is treated as an error of the driver, because an addition to the total
+cannot be undone.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Totals:
     def expect_restart(self) -> None:
         """Treat the next decrease of each counter as a restart.
 
-        The method is called when the driver or the device is gone.
+        The method is called when the driver or the device becomes unavailable.
         """
         self._lower = set(range(len(self._last)))
 
     def continue_with(self, row: list[object]) -> None:
-        """Replace a row's raw counters with totals that continue when the counters restart."""
+        """Replace a row's raw counters with totals, which do not decrease at a restart."""
         raw = _flatten(row)
         last = self._last or raw
         if self._bases is None and _went_back(raw, last):

@@ -1,7 +1,8 @@
-"""A vendor whose devices can be read, and the interface of its reader.
+"""A vendor whose devices can be read, and the interface of the vendor's reader.
 
 A driver's library can hang, crash, leak memory, print messages, and stay loaded after the driver
-was replaced. The module `driver` decides whether a reader runs on a thread or in a child process.
+was replaced. Therefore, the module `driver` decides whether a reader runs on a thread or in a child
+process.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Vendor:
     Attributes:
         name: The vendor's name, in lower case.
         kind: The value of the label `kind` for the vendor's devices.
-        opener: The function that opens the driver, called by the reader.
-        is_installed: A function that returns whether the vendor's library or tool can be found,
-            without running the tool.
+        opener: The function with which the reader opens the driver.
+        is_installed: A function that returns whether the vendor's library or tool is installed; the
+            function does not run the tool.
         traces: The files and directories that change when the driver or its devices are added or
             removed; each path begins with `proc/` or `sys/`.
         is_isolated: Whether the vendor's reader always runs in a child process.
@@ -39,7 +40,7 @@ class Vendor:
 
 
 class Device(Protocol):
-    """One device that a reader holds open.
+    """One device that a reader has opened.
 
     Attributes:
         identity: The fields of the device's identity.
@@ -67,8 +68,8 @@ class Session(Protocol):
 
     Attributes:
         parallel: The number of devices that may be read at the same time. If 1, the devices are
-            read one after the other, and the next reading starts in parallel only if a device seems
-            to hang.
+            read one after the other. The next device is read in parallel only if a device seems to
+            hang.
     """
 
     parallel: int
@@ -85,11 +86,14 @@ class Session(Protocol):
 
     @property
     def troubles(self) -> Sequence[str]:
-        """Descriptions of the driver output that the latest reading did not recognise."""
+        """Descriptions of the driver output that the latest reading could not parse."""
         ...
 
     def is_current(self) -> bool:
-        """Return whether the driver still lists the same number of devices.
+        """Return whether the driver still lists the same devices.
+
+        If the result is False, the reader is replaced. The result is also False if the driver's
+        library has leaked too much memory.
 
         Raises:
             DriverGoneError: The driver no longer lists devices.
@@ -104,7 +108,7 @@ class Session(Protocol):
         ...
 
     def stop_watching(self) -> None:
-        """Make `watch` return soon; any thread may call this method."""
+        """Make `watch` return within 15 s; any thread may call this method."""
         ...
 
     def close(self) -> None:

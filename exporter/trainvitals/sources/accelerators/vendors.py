@@ -15,7 +15,7 @@ from trainvitals.sources.accelerators.vendor import Vendor
 
 
 def can_load(library: str) -> bool:
-    """Return whether the loader finds a library; the library is unloaded again."""
+    """Return whether the loader can load a library, and unload the library again."""
     try:
         handle = ctypes.CDLL(library)._handle  # noqa: SLF001 - ctypes has no public way to unload
     except OSError:

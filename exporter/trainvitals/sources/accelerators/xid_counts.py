@@ -1,8 +1,8 @@
-"""Counts of one device's errors by Xid code; an error reported by two sources counts once.
+"""Counts one device's errors by Xid code; an error that two sources report is counted once.
 
-The driver reports an error as an event, unless the event is lost together with the device. If the
-exporter can read the kernel log, it also finds one or more lines about the error in the log. The
-event and the log lines may be read in either order.
+The driver reports an error as an event, unless the event is lost together with the device. The
+kernel log, if the exporter can read it, also contains one or more lines about the error. The event
+and the log lines may be read in either order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REMEMBERED_TIMES = 64
 
 
 class XidCounts:
-    """Counts errors by Xid code; codes beyond the limit `MOST_XIDS` are counted together as -1."""
+    """Counts errors by Xid code; codes after the first `MOST_XIDS` are counted together as -1."""
 
     def __init__(self) -> None:
         self._counts: dict[int, XidCount] = {}

@@ -1,10 +1,10 @@
 """A table of NVIDIA's Xid codes with the meaning and the remedy of each code.
 
 The severity is `critical` (the device requires a reset or replacement, and its work is lost),
-`warning` (the device should be watched), `app` (a program caused the error, and the device is
-healthy) or `info` (the error follows from another event). A code that is not in the table is a
-`warning` of unknown meaning. Source: NVIDIA's Xid catalog; the severities follow the practice of
-operators of large fleets.
+`warning` (the device should be monitored), `app` (a program caused the error, and the device is
+healthy) or `info` (the error is a consequence of another event). A code that is not in the table is
+a `warning` with an unknown meaning. The source of the table is NVIDIA's Xid catalog. The severities
+follow the practice of operators of large fleets.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Xid:
     """One Xid code with its meaning and remedy.
 
     Attributes:
-        code: The Xid code, which is the number in the driver's message.
+        code: The Xid code, as in the driver's message.
         meaning: The meaning of the error, in a few words.
         severity: The severity of the error, as described in the module's docstring.
-        action: The remedy, worded so that it completes "the GPU needs".
+        action: The remedy, as a phrase that completes the sentence "the GPU needs".
     """
 
     code: int
@@ -74,5 +74,5 @@ _BY_CODE = {xid.code: xid for xid in XIDS}
 
 
 def explain_xid(code: int) -> Xid:
-    """Return the table entry for a code; an unknown code is a warning of unknown meaning."""
+    """Return the table entry for a code; an unknown code is a warning with an unknown meaning."""
     return _BY_CODE.get(code) or Xid(code, "unknown", "warning", "a look at the kernel log")

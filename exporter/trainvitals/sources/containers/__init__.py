@@ -1,1 +1,1 @@
-"""Container readings from the container engine, the control groups and the kernel log."""
+"""Readings of containers from the container engine, the control groups and the kernel log."""

@@ -35,7 +35,7 @@ class Address:
     """The address of a container engine.
 
     Attributes:
-        text: The text of the address; a Unix socket's address begins with `unix://`.
+        text: The address as text; the address of a Unix socket begins with `unix://`.
         path: The path of the engine's Unix socket; empty for a TCP connection.
         host: The host name or IP address of the engine; empty for a Unix socket.
         port: The TCP port of the engine; 0 for a Unix socket.
@@ -91,12 +91,12 @@ def find_engine(address: str | None, *, environ: Mapping[str, str], rootfs: Path
             `https://…` or `none`; None to detect the address.
         environ: The environment, from which `DOCKER_HOST` and `XDG_RUNTIME_DIR` are read;
             `DOCKER_HOST` takes precedence over the usual sockets.
-        rootfs: The host's root directory. Sockets are tried only if this directory is `/`, because
-            sockets in a container are not the host's.
+        rootfs: The host's root directory. The usual sockets are searched for only if this directory
+            is `/`, because sockets in a container are not the host's sockets.
 
     Returns:
-        The engine's address; None if there is no engine, or if only Docker's own client can use the
-        value of `DOCKER_HOST` (`ssh://`). This user may lack permission to use the address.
+        The engine's address; None if no engine was found, or if only Docker's own client can use
+        the value of `DOCKER_HOST` (`ssh://`). This user may lack permission to use the address.
 
     Raises:
         ConfigurationError: The configured address is invalid.
@@ -127,9 +127,9 @@ def parse_address(text: str, environ: Mapping[str, str]) -> Address:
     Args:
         text: The engine address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…` or
             `https://…`.
-        environ: The environment, which is interpreted as by Docker's own client: if
-            `DOCKER_TLS_VERIFY` is set, `tcp://` connections are secured with `ca.pem`, `cert.pem`
-            and `key.pem` in `DOCKER_CERT_PATH`.
+        environ: The environment, which is interpreted in the same way as by Docker's own client. If
+            `DOCKER_TLS_VERIFY` is set, `tcp://` connections are secured with the files `ca.pem`,
+            `cert.pem` and `key.pem` in `DOCKER_CERT_PATH`.
 
     Raises:
         ConfigurationError: The address is invalid, or a certificate cannot be read.
@@ -174,7 +174,7 @@ def _read_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def describe_failure(address: Address, error: OSError) -> tuple[str, str]:
-    """Return the reason why the engine at an address could not be reached, and the remedy."""
+    """Return the reason why the engine at an address could not be reached, and a remedy."""
     place = _mask(address.text)
     if isinstance(error, TimeoutError | BlockingIOError):  # the latter: the backlog is full
         return f"{place} does not answer", "look with `docker version` whether the engine hangs"
@@ -212,10 +212,10 @@ def _describe_permission(path: str) -> str:
 
 
 def find_engine_start(address: str, roots: Roots) -> float | None:
-    """Return the Docker daemon's start time from the PID file; None if the time is unknown.
+    """Return the time when the Docker daemon wrote its PID file; None if the time is unknown.
 
     Args:
-        address: The engine's address; the result is None for a Unix socket other than Docker's.
+        address: The engine's address. For a Unix socket other than Docker's, the result is None.
         roots: The paths of the host's file systems.
     """
     if address.startswith("unix://") and not address.endswith("/run/docker.sock"):

@@ -1,4 +1,4 @@
-"""Assemble the evidence for a container's exit from several sources."""
+"""Assemble the evidence about a container's exit from several sources."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Pieces:
         id: The container's ID, which is used if the inspection does not contain an ID.
         inspection: The engine's current inspection of the container.
         events: The engine's events, including the events of other containers.
-        log: The last lines of the container's log; lines of earlier starts may be included if they
-            have timestamps.
+        log: The last lines of the container's log. If the lines have timestamps, lines of earlier
+            starts may be included.
         oom_kills: The kernel's OOM kills, including OOM kills in other control groups.
         xids: The GPU errors from the kernel log.
         kernel_lines: The relevant lines of the kernel log.
-        is_kernel_dated: Whether the kernel log's lines have dates, rather than only the time since
-            boot.
+        is_kernel_dated: Whether the kernel log's lines have dates. Otherwise, the lines have only
+            the time since boot.
         kernel_zone: The time zone of the kernel log's dates, such as `+0100`; empty if the dates
             have no time zone.
         engine_lines: The lines of the container engine's log.
-        sample: A sample of the container's control group before its end.
+        sample: A sample of the container's control group from before the container ended.
         host: The machine's state at the time of the evidence.
         engine: The name and version of the container engine, which is `docker` or `podman`.
         engine_started: The time when the container engine started.
@@ -80,9 +80,9 @@ class Pieces:
 
 
 def assemble(pieces: Pieces) -> Evidence:
-    """Return the evidence for a container's last exit or for the container's current problem.
+    """Return the evidence about a container's last exit or current problem.
 
-    If the container is running again and has no current problem, its last exit is described.
+    If the container is running again without a problem, the evidence describes the last exit.
     """
     inspection = pieces.inspection
     own = _choose_events(pieces)
@@ -118,9 +118,9 @@ def assemble(pieces: Pieces) -> Evidence:
 
 
 def find_log_start(evidence: Evidence) -> float | None:
-    """Return the time from which log lines belong to the last start.
+    """Return the time from which log lines belong to the last start; None if it is unknown.
 
-    The returned time can precede the start time `started`.
+    This time can be earlier than the start time that the engine reports.
     """
     if evidence.started is None:
         return None
@@ -131,7 +131,7 @@ def find_log_start(evidence: Evidence) -> float | None:
 
 
 def fill(record: Evidence, other: Evidence) -> Evidence:
-    """Add evidence that was found later about the same exit to a journal record's evidence."""
+    """Add evidence that was found later to the evidence in the journal record of the same exit."""
     return replace(
         record,
         **{
@@ -174,7 +174,7 @@ def _find_label(inspection: Inspection | None, last: ContainerEvent | None, name
 
 
 def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tuple[str, ...] | None:
-    """Return the last start's log lines, including all log lines without a timestamp."""
+    """Return the log lines of the last start, and all log lines without a timestamp."""
     if lines is None:
         return None
     since = find_log_start(evidence) or 0.0
@@ -185,7 +185,7 @@ def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tupl
 def _choose_engine_lines(
     lines: Sequence[DatedLine], last_start: LastStart, id_: str
 ) -> tuple[str, ...]:
-    """Return the engine log's lines around a container's end, and the lines about the container."""
+    """Return the engine's log lines that are close to a container's end or contain its ID."""
     chosen = [
         line.text
         for line in lines
@@ -202,9 +202,9 @@ def choose_kills(
 ) -> tuple[OomKill, ...]:
     """Return the OOM kills between the start and the end that concern the evidence's subject.
 
-    Evidence that names neither a container nor a control group nor a process is attributed to the
-    last OOM kill that the evidence's log allows, and to the other such OOM kills in the same
-    control group.
+    If the evidence contains no container ID, control group or PID, the OOM kills are chosen by the
+    log. The result is then the last OOM kill that the log does not rule out, and the other such OOM
+    kills in the same control group.
     """
     since = float("-inf") if evidence.started is None else evidence.started - _SLACK_SECONDS
     until = float("inf") if evidence.ended is None else evidence.ended + _SLACK_SECONDS
@@ -244,10 +244,9 @@ def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:
 
 
 def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
-    """Return the owner of the container's log.
+    """Return the owner of the container's log, which is the program that wrote the log.
 
-    The container's log is ignored if the evidence contains the subject's ID, control group, start
-    or end.
+    The log is ignored if the evidence contains the subject's ID, control group, start or end.
     """
     is_known = evidence.id or evidence.cgroup or evidence.started or evidence.ended
     log = None if is_known else pieces.log
@@ -255,7 +254,7 @@ def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
 
 
 def _describe_kernel(evidence: Evidence, pieces: Pieces, owner: LogOwner) -> Iterable[str]:
-    """Yield the kernel log's lines from around the end, and a line for each other OOM kill."""
+    """Yield the kernel log's lines close to the end, and a line for up to three other OOM kills."""
     for line in owner.select(pieces.kernel_lines):
         if _is_near(line.time, evidence):
             yield line.text
@@ -293,8 +292,8 @@ def _is_own(kill: OomKill, evidence: Evidence) -> bool:
 def _concerns(kill: OomKill, evidence: Evidence) -> bool:
     """Return whether an OOM kill concerns the container.
 
-    An OOM kill concerns the container if it hit the container itself, or a process under a memory
-    limit that includes the container.
+    An OOM kill concerns the container if it happened in the container itself, or if the exceeded
+    memory limit also applies to the container.
     """
     if _is_own(kill, evidence):
         return True
@@ -310,7 +309,7 @@ def _concerns(kill: OomKill, evidence: Evidence) -> bool:
 
 
 def _is_near(time: float | None, evidence: Evidence, *, before: float = _AROUND_SECONDS) -> bool:
-    """Return whether a time is close to the subject's end or, without an end, after the start."""
+    """Return whether a time is close to the end or, if the end is unknown, after the start."""
     if time is None:
         return True
     if evidence.ended is None:

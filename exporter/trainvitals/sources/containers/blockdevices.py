@@ -1,7 +1,7 @@
 """Find the underlying devices of each block device, so that no transfer is counted twice.
 
-The kernel counts a write to an encrypted or logical volume both for the volume and for the
-underlying disk.
+If data is written to an encrypted or logical volume, the kernel counts the transfer twice: for the
+volume and for the underlying disk.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class BlockDevices:
         self._below: dict[str, frozenset[str]] = {}
 
     def add_up(self, transfers: Mapping[str, int]) -> int:
-        """Return the larger sum of the transfers to top-level devices and to bottom-level devices.
+        """Return the number of transferred bytes, without counting a transfer twice.
 
-        The two sums are equal, with two exceptions: a transfer to the underlying device by a
-        volume's thread is counted only for the volume, and a transfer to a partition without a
-        volume is counted only for the disk. The larger sum is therefore correct.
+        The transfers are summed over the top-level devices and over the bottom-level devices. The
+        two sums are equal, with two exceptions. If a volume's thread transfers data to the
+        underlying device, the transfer is counted only for the volume. A transfer to a partition
+        without a volume is counted only for the disk. Therefore, the larger sum is returned.
 
         Args:
             transfers: The number of transferred bytes, by device number, such as `8:0`.

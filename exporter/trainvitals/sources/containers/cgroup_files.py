@@ -1,8 +1,7 @@
 """Read numbers from the small files of control groups.
 
-Each file is read in one call if possible. The files are reopened for each reading, because
-reopening costs less than keeping hundreds of files open. A file may be removed at any time together
-with its container.
+Each file is read in one call if possible. The files are opened for each reading, because this costs
+less than keeping hundreds of files open. When a container is removed, its files are also removed.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ def read_data(folder: str | None, name: str, *, comes_by_page: bool = False) -> 
     Args:
         folder: The folder that contains the file; None if the folder is unknown.
         name: The name of the file.
-        comes_by_page: Whether the kernel returns the content in pieces, regardless of the buffer
-            size.
+        comes_by_page: Whether the kernel returns the content in several reads, regardless of the
+            buffer size.
 
     Returns:
-        The content of the file, at most about 1 MiB; None if the folder is unknown, or the file
-        does not exist, cannot be read, or belongs to accounting that is disabled.
+        The content of the file, at most about 1 MiB; None if the folder is unknown, the file does
+        not exist or cannot be read, or the kernel's accounting for the file is disabled.
     """
     if folder is None:
         return None
@@ -74,11 +73,11 @@ def find_number(data: bytes | None, key: bytes) -> int | None:
 
 
 def add_up(numbers: list[int | None]) -> int | None:
-    """Return the sum of numbers; None if any of the numbers is unknown."""
+    """Return the sum of the numbers; None if any number is unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
 
 
 def scale(number: int | None, per_unit: int) -> float | None:
-    """Return a number in a larger unit; None if the number is unknown."""
+    """Convert a number to a larger unit, such as seconds; return None if the number is unknown."""
     return None if number is None else number / per_unit

@@ -1,10 +1,10 @@
 """Read a container's resource usage from the files of the container's control group.
 
-Older kernels lack some files and values: the OOM kill count was added in Linux 4.13, and
+Older kernels lack some files and values. The OOM kill count was added in Linux 4.13, and
 `memory.peak` in Linux 5.19. cgroup v1 has a hierarchy for each controller, so the files of one
-control group are in several folders; the values of `memory.stat` that include subgroups
-(`total_...`) are read, because the usage and the limit include subgroups as well. In cgroup v2, the
-files of one control group are in one folder.
+control group are in several folders. In cgroup v1, the values in `memory.stat` that include
+subgroups (`total_...`) are read, because the usage and the limit also include subgroups. In cgroup
+v2, the files of one control group are in one folder.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MICROSECONDS = 1_000_000
 _NANOSECONDS = 1_000_000_000
 _PERCENT = 100.0
 _LONGEST_PERCENT = 6
-# Version 1 writes "no limit" as PAGE_COUNTER_MAX, the maximum number of pages, in bytes; the value
-# depends on the page size (0x7ffffffffffff000 for 4 KiB).
+# cgroup v1 represents "no limit" as PAGE_COUNTER_MAX, the maximum number of pages, in bytes. The
+# value depends on the page size (0x7ffffffffffff000 for 4 KiB).
 _NO_LIMIT = 1 << 60
 
 
 def read_usage(group: GroupPaths, time: float, devices: BlockDevices) -> Usage:
     """Read the resource usage from a control group's files.
 
-    A field of the usage is None if the file for this field does not exist.
+    A field of the usage is None if the field's file does not exist or cannot be read.
 
     Args:
         group: The folders that contain the control group's files.
@@ -105,15 +105,19 @@ def _read_version_2(group: GroupPaths, time: float, devices: BlockDevices) -> Us
 
 
 def subtract_inactive(usage: int | None, inactive_file: int | None) -> int | None:
-    """Return the memory working set: the memory usage without the inactive file cache.
+    """Return the memory working set, which is the memory usage without the inactive file cache.
 
-    The result is None if either number is unknown.
+    The result is None if the usage or the size of the inactive file cache is unknown.
     """
     return None if usage is None or inactive_file is None else max(0, usage - inactive_file)
 
 
 def _read_limit(folder: str | None, name: str) -> int | None:
-    """Read a limit in the format of cgroup v2 and of `pids.max` in cgroup v1; 0 means no limit."""
+    """Read a limit of cgroup v2, or `pids.max` of cgroup v1.
+
+    Returns:
+        The limit; 0 if no limit is set; None if the limit is unknown.
+    """
     data = read_data(folder, name)
     if data is None:
         return None
@@ -199,7 +203,7 @@ def _find_pressure_total(line: bytes) -> int | None:
 
 
 def find_pressure_ratio(line: bytes) -> float | None:
-    """Return the 10-second average in a pressure file's line as a ratio; None if it is invalid."""
+    """Return the 10-second average in a line of a pressure file, 0 to 1; None if it is invalid."""
     percent = line.partition(b" avg10=")[2].partition(b" ")[0]
     if not percent or len(percent) > _LONGEST_PERCENT:
         return None

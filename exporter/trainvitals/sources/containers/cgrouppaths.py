@@ -1,7 +1,7 @@
 """Find the control groups of containers, in cgroup v1, cgroup v2 and hybrid mounts.
 
-The path of a control group is searched for, never constructed, because the path depends on the
-engine, the engine's cgroup driver and the container's parent group.
+The path of a control group is always searched for, because it depends on the engine, the engine's
+cgroup driver and the container's parent group.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _CONTAINER = re.compile(
     r"([0-9a-f]{64})(?:\.scope)?"
 )
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids", "blkio")
-# The controllers in order of preference; the hierarchy of the first controller present is searched,
-# and the other hierarchies contain the same groups.
+# The controllers in order of preference. Only the hierarchy of the first available controller is
+# searched, because the other hierarchies contain the same groups.
 _V1_WALKED = ("memory", "pids", "cpuacct", "cpu", "blkio")
 _DEEPEST = 8
 _MOST_FOLDERS = 8192
 # The link count of a cgroupfs folder is 2 plus the number of its subfolders.
 _LINKS_OF_A_LEAF = 2
 _MOST_CGROUP_BYTES = 1 << 16
-# The units that contain no processes of their own.
+# The systemd units that contain no processes.
 _EMPTY_UNITS = (".mount", ".swap", ".socket", ".device", ".timer", ".target")
 
 
@@ -39,14 +39,14 @@ _EMPTY_UNITS = (".mount", ".swap", ".socket", ".device", ".timer", ".target")
 class GroupPaths:
     """The folders that contain one control group's files.
 
-    In cgroup v2, all controllers have the same folder. The folder of a controller that is not
-    available is None.
+    In cgroup v2, all controllers have the same folder. If a controller is not available, its folder
+    is None.
 
     Attributes:
         id: The container's full ID; empty for a control group that belongs to no container.
         version: The cgroup version, 1 or 2.
-        cgroup: The control group's path in the format of `/proc/PID/cgroup`, up to the container's
-            group.
+        cgroup: The control group's path in the format of `/proc/PID/cgroup`. Subgroups of the
+            container's group are omitted.
         memory: The folder of the memory controller.
         cpu: The folder of the CPU controller.
         cpuacct: The folder of the controller that counts CPU time.
@@ -101,15 +101,15 @@ def find_container(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B00
 
 
 def find_group(pid: int, roots: Roots = Roots()) -> GroupPaths | None:  # noqa: B008 - immutable
-    """Return the control group of a process's container, or of a process outside containers.
+    """Return the control group of a process's container, or of the process if it has no container.
 
     Args:
         pid: The process's PID in `roots.procfs`.
         roots: The paths of `/proc` and `/sys`.
 
     Returns:
-        The control group; None if the process does not exist, is in the root group, which
-        represents the whole machine, or is outside the exporter's cgroup namespace.
+        The control group; None if the process does not exist, is outside the exporter's cgroup
+        namespace, or is in the root group, which represents the whole machine.
     """
     groups = {
         controller: path
@@ -146,15 +146,15 @@ def find_groups(
 ) -> Mapping[str, GroupPaths]:
     """Return the control groups of all running containers, regardless of the engine.
 
-    Containers inside containers are not searched for. The folder of a group without subgroups,
-    which is recognised by its link count, is not listed.
+    Containers inside containers are not searched for. If the link count of a group's folder shows
+    that the group has no subgroups, the folder is not listed.
 
     Args:
         roots: The path of `/sys`.
         most: The maximum number of control groups to return.
 
     Returns:
-        The control groups by container ID; the result is empty if no cgroup file system is mounted.
+        The control groups, by container ID; empty if no cgroup file system is mounted.
     """
     base = f"{roots.sysfs}/fs/cgroup"
     if os.path.exists(f"{base}/cgroup.controllers"):  # noqa: PTH110 - every 10 s
@@ -181,11 +181,10 @@ def take_folder(folder: str) -> GroupPaths | None:
     """Return the paths for a folder that contains copies of one control group's files.
 
     Args:
-        folder: The path of the folder; the folder's name need not identify the container.
+        folder: The path of the folder, which need not contain the container's ID.
 
     Returns:
-        The paths of the control group, with an empty container ID; None if the folder contains no
-        file of a control group.
+        The paths, with an empty container ID; None if the folder contains no control group file.
     """
     try:
         names = set(os.listdir(folder))  # noqa: PTH208 - paths are text in this module
@@ -202,10 +201,10 @@ def take_folder(folder: str) -> GroupPaths | None:
 
 
 def read_groups(pid: int, procfs: Path) -> list[tuple[list[str], str]]:
-    """Read `/proc/PID/cgroup` and return the controllers and the path from each line.
+    """Read `/proc/PID/cgroup`, and return the controllers and the path in each line.
 
-    The line for cgroup v2 contains one controller with an empty name. The result is empty if the
-    file cannot be read.
+    For the line of cgroup v2, the controllers are a list with one empty name. The result is empty
+    if the file cannot be read.
     """
     if pid <= 0:
         return []
@@ -233,7 +232,7 @@ def _is_below_root(path: str) -> bool:
 
 
 def _cut(path: str) -> str:
-    """Remove from a path the control groups that a container created below its own group."""
+    """Remove the control groups that a container created below its own group from a path."""
     names = path.rstrip("/").split("/")
     for count, name in enumerate(names, 1):
         if _CONTAINER.fullmatch(name):
@@ -242,7 +241,7 @@ def _cut(path: str) -> str:
 
 
 def _walk(base: str, most: int) -> Iterator[tuple[str, str]]:
-    """Yield each container's ID and control group path, the nearest to the root first."""
+    """Yield each container's ID and control group path; paths with fewer folders come first."""
     found = 0
     folders = [""]
     looked_at = 0

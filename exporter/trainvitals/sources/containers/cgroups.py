@@ -1,8 +1,8 @@
 """Read the resource usage of containers from control groups.
 
-Any user may read the files of control groups. Reading ten files takes 0.1 ms, whereas a request for
-the engine's statistics takes one to two seconds. A value that is missing or cannot be read is None,
-never 0.
+Any user may read the files of control groups. Ten files are read in 0.1 ms, whereas a request for
+the engine's statistics takes one to two seconds. If a value is missing or cannot be read, the value
+is None and not 0.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class GroupFiles:
         group: The paths of the container's control group.
         pid: The PID of a process in the container, whose network counters are read; None if no
             network counters are read.
-        has_own_network: Whether the container's network is neither the host's nor another
-            container's; None to compare the container's network with the network of process 1, and
-            to read no network counters if the comparison fails.
+        has_own_network: Whether the container has a separate network, which is neither the host's
+            nor another container's network; None to compare the container's network with the
+            network of process 1. If the comparison fails, no network counters are read.
         roots: The paths of `/proc` and `/sys`.
         clock: A function that returns the time, in seconds since 1970.
     """
@@ -102,15 +102,15 @@ def to_sample(usage: Usage) -> Sample:
 
 
 def find_name(id: str, roots: Roots = Roots()) -> str | None:  # noqa: A002, B008 - the field's name
-    """Return a container's name from the files of Docker or Podman, without an engine request.
+    """Return a container's name from the files of Docker or Podman, without a query to the engine.
 
     Args:
         id: The container's full ID.
         roots: The path of the host's root directory.
 
     Returns:
-        The container's name; None if the files do not mention the container, or if this user may
-        not read the files, which belong to root.
+        The container's name; None if the files do not contain the container, or if this user has no
+        permission to read the files, which belong to root.
     """
     if not _ID.fullmatch(id):
         return None
@@ -134,7 +134,7 @@ def read_traffic(folder: str | None) -> tuple[int, int] | None:
         folder: The folder `/proc/PID/net`; None to read nothing.
 
     Returns:
-        The two numbers; None if the numbers cannot be read.
+        The numbers of received and transmitted bytes; None if the numbers cannot be read.
     """
     data = read_data(folder, "dev", comes_by_page=True)
     if data is None:
@@ -152,8 +152,8 @@ def read_traffic(folder: str | None) -> tuple[int, int] | None:
 
 def _has_own_network(pid: int, procfs: Path) -> bool:
     try:
-        # Any user may compare these files, but the links to the network namespaces may be
-        # unreadable.
+        # Any user may compare these files, but may be unable to read the links to the network
+        # namespaces.
         own, host = (os.stat(f"{procfs}/{number}/net/dev") for number in (pid, 1))  # noqa: PTH116
     except OSError:
         return False

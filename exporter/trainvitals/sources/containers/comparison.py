@@ -1,8 +1,8 @@
 """Compare the engine's list of all containers with the registry.
 
 The list and the registry are compared after each connection to the engine, so that exits without an
-event are found as well. At the first comparison the registry is empty: containers that are not
-running at that time exited before the exporter started.
+event are also found. At the first comparison, the registry is empty, so containers that are not
+running exited before the exporter started.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from trainvitals.sources.containers.schedule import TaskQueue
 
 _MOST_OLD_DEATHS = 32
 _AGAIN_SECONDS = 10.0
-# After a reconnection, the engine repeats the events that it still has. The events contain more
-# information than the list.
+# After a reconnection, the engine repeats the events that it still has. These events contain more
+# information than the list, so the comparison waits for the events.
 _REPLAY_SECONDS = 1.0
 _SAME_SECONDS = 2.0
-# The engine determines a start's time before it sends the event.
+# The engine determines the time of a start before it sends the event.
 _SLACK_SECONDS = 0.1
 _EARLY_SECONDS = 1.0
 _ENDED = frozenset({"exited", "dead", "stopped"})
@@ -58,9 +58,9 @@ class Comparison:
         inspector: The inspector that inspects containers.
         handler: The handler for container exits.
         tasks: The queue for functions that may block.
-        journal: The journal that contains the verdicts on earlier exits; None if no journal is
-            kept.
-        on_first: A function that is called when the first list has been compared.
+        journal: The journal that contains the verdicts on earlier exits; None if there is no
+            journal.
+        on_first: A function that is called after the first comparison.
         clock: A function that returns the time, in seconds since 1970.
     """
 
@@ -88,7 +88,7 @@ class Comparison:
         self._is_first = True
 
     def ask(self) -> None:
-        """Schedule a comparison, and drop an earlier request that has not been carried out yet."""
+        """Schedule a comparison, and cancel an earlier comparison that has not been completed."""
         with self._registry.lock:
             self._asked += 1
             number = self._asked
@@ -115,7 +115,7 @@ class Comparison:
     def _take_list(
         self, version: Document, listed: list[Listing], counts: dict[str, int], *, is_first: bool
     ) -> None:
-        """Remove containers that the engine's list lacks, and add new containers from the list."""
+        """Remove containers that are not in the engine's list, and add new containers."""
         self._handler.engine = describe_engine(version)
         there = {each.id for each in listed}
         for known in self._registry.list_present():
@@ -205,7 +205,11 @@ class Comparison:
         known.attempt = take_up_attempt(inspection, self._clock())
 
     def _recall_deaths(self, inspected: list[Inspection]) -> None:
-        """Determine the causes of the most recent exits before the exporter's start."""
+        """Export the most recent exits before the exporter's start.
+
+        The verdict on an exit is read from the journal. For at most 32 exits that are not in the
+        journal, the cause is determined.
+        """
         dead = sorted(
             (each for each in inspected if has_ended(each) and each.state.finished),
             key=lambda each: each.state.finished or 0.0,
@@ -253,13 +257,13 @@ class Comparison:
 
 
 def has_ended(inspection: Inspection) -> bool:
-    """Return whether a container has run and has ended, or is about to be restarted."""
+    """Return whether a container has run and is not running now, even if it will be restarted."""
     state = inspection.state
     return state.status in _DOWN and state.finished is not None
 
 
 def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
-    """Return whether a container was started after the known start."""
+    """Return whether an inspection shows a later start than the known start of the container."""
     started = inspection.state.started
     if started is None:
         return False
@@ -267,7 +271,7 @@ def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
 
 
 def take_up_attempt(inspection: Inspection, heard_since: float) -> Attempt:
-    """Return the attempt that an inspection describes, for a start that no event reported."""
+    """Return the start that an inspection describes and that no event reported."""
     started, finished = inspection.state.started, inspection.state.finished
     ended_before = started is not None and finished is not None and finished < started
     is_first = started is None or not (inspection.restart_count or ended_before)

@@ -1,4 +1,4 @@
-"""The state of each container, kept from the container's creation until its series are dropped."""
+"""The state of each container, from the container's creation until its series are dropped."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ CHANNELS: tuple[Channel, ...] = ("event", "cgroup", "kernel")
 
 @dataclass(slots=True)
 class Attempt:
-    """One start of a container, from the event `create` or `start` to the end of the container.
+    """One start of a container, from the event `create` or `start` until the container ends.
 
     Attributes:
         started: The time when the container started; None if the container has not started.
-        log_since: The time from which the log belongs to this start; None for the whole log.
+        log_since: The time from which log lines belong to this start; None if all lines belong to
+            this start.
         events: The engine's events of this start, the oldest first.
         heard_since: The time from which events were followed; `-inf` if all events were followed.
-        is_found: Whether the start was found by a query, rather than reported by an event.
+        is_found: Whether a query found the start; False if an event reported the start.
         pid: The main process's PID on the host, even after the process has exited; None if the PID
             is unknown.
         cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if the path is
@@ -54,13 +55,13 @@ class Attempt:
 
     @property
     def is_running(self) -> bool:
-        """Whether the container was started and no end of this start is known."""
+        """Whether the container was started and is not known to have ended."""
         return self.started is not None and not self.is_over
 
 
 @dataclass(slots=True)
 class ContainerState:
-    """The state that is kept for a container name, and continued by a new container of that name.
+    """The state kept for one container name; a new container with the name continues the state.
 
     Attributes:
         name: The name of the container.
@@ -78,9 +79,9 @@ class ContainerState:
         pid: The main process's PID on the host; None if the container is not running or the PID is
             unknown.
         attempt: The newest start of the container.
-        ending: The handling of the container's last end; None if the container has not ended.
-        event_count: The number of events received about the container. The answer to a request may
-            be outdated if this number has changed since the request.
+        ending: The data about the container's last end; None if the container has not ended.
+        event_count: The number of events received about the container. If this number has changed
+            since a request, the answer to the request may be outdated.
         starts: The number of the container's starts since the exporter first observed the
             container.
         restarts: The number of the container's restarts; None if the number is unknown.
@@ -91,8 +92,8 @@ class ContainerState:
         accelerators: The accelerators that the container's processes use.
         removed: The time when the container was removed; None while the container exists.
         changed: The time of the last change of the container's state.
-        successor: The state under the same name that continues the counts; None if this state
-            itself continues the counts.
+        successor: The state with the same name that continues this state's counts; None if this
+            state contains the current counts.
     """
 
     name: str
@@ -120,26 +121,30 @@ class ContainerState:
 
     @property
     def newest(self) -> ContainerState:
-        """The state that continues the counts: the last in the chain of successors."""
+        """The state with the current counts, which is the last in the chain of successors."""
         known = self
         while known.successor is not None:
             known = known.successor
         return known
 
     def take_settings(self, inspection: Inspection) -> None:
-        """Update the inspection, image, Compose labels and, if not known yet, restart count."""
+        """Update the inspection, the image and the Compose labels.
+
+        The restart count is updated only if it is unknown.
+        """
         self.inspection = inspection
         self.image = inspection.image or self.image
         self.compose_project = inspection.compose_project or self.compose_project
         self.compose_service = inspection.compose_service or self.compose_service
-        # Later restarts are counted from events; an answer can be ahead of the events.
+        # Later restarts are counted from events, because an inspection can precede the events.
         if self.restarts is None:
             self.restarts = inspection.restart_count or 0
 
     def take_state(self, inspection: Inspection) -> None:
         """Update the container's state from an inspection.
 
-        The inspection is ignored if it shows a start whose event has not arrived yet.
+        If the inspection shows a start and the event of this start has not arrived yet, the
+        inspection is ignored.
         """
         status = name_status(inspection.state.status)
         if self.attempt.is_over and status in {"running", "paused"}:
@@ -150,7 +155,7 @@ class ContainerState:
         self.attempt.pid = inspection.pid or self.attempt.pid
 
     def end(self, at: float) -> None:
-        """Record the time at which the container ended."""
+        """Record that the container ended at the given time."""
         self.attempt.is_over = True
         self.attempt.ended = at
         if self.status not in {"created", None}:
@@ -159,7 +164,7 @@ class ContainerState:
         self.accelerators = ()
 
     def absorb(self, other: ContainerState) -> None:
-        """Continue the counts of another container that had the same name before."""
+        """Continue the counts of an earlier container with the same name."""
         self.deaths += other.deaths
         self.oom_kills.update(other.oom_kills)
         self.restarts = (self.restarts or 0) + (other.restarts or 0)
@@ -169,7 +174,7 @@ class ContainerState:
         other.successor = self
 
     def take_death(self, death: Death) -> None:
-        """Set the container's last exit, unless a later exit is already known."""
+        """Record the container's last exit, unless a later exit is already known."""
         if self.last_death is None or self.last_death.time <= death.time:
             self.last_death = death
 
@@ -190,17 +195,17 @@ class ContainerState:
 
 @dataclass(slots=True)
 class Ending:
-    """The end of one start of a container, from the event to the verdict.
+    """The data about a container's end, from the event to the verdict.
 
     Attributes:
         known: The state of the container.
-        attempt: The container's start that ended.
+        attempt: The start of the container to which the end belongs.
         time: The time when the container ended, according to the engine's clock.
         exit_code: The container's exit code; None if the exit code is unknown.
         is_witnessed: Whether an event reported the container's end.
         container: The container's ID at the end.
-        inspection: The engine's inspection after the end, or the previous inspection; None if
-            neither inspection is available.
+        inspection: The engine's inspection after the end, or the last inspection before the end;
+            None if neither inspection is available.
         state: The engine's state of the container after the end; None if the engine could not be
             queried or the container is running again.
         log: The container's last log lines; None if the lines could not be read.
@@ -226,7 +231,7 @@ class Ending:
 
 
 def name_status(status: str) -> Status | None:
-    """Return the state to export for an engine's state; None if the engine's state is not known.
+    """Return the state to export for an engine's container state; None if the state is unknown.
 
     For example, the engine's states `removing`, `dead` and `stopped` are exported as `exited`.
     """
@@ -242,7 +247,10 @@ def name_status(status: str) -> Status | None:
 
 
 def name_health(health: str | None) -> Health | None:
-    """Return the health to export for an engine's health; None if there is no health check."""
+    """Return the health to export for an engine's health status.
+
+    The result is None if the container has no health check or the status is unknown.
+    """
     match health:
         case "starting" | "healthy" | "unhealthy":
             return health

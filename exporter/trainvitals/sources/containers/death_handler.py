@@ -1,8 +1,8 @@
 """Handle a container's end, from the event to the verdict.
 
-The exit code and the time of an exit are taken from the exit's event, and are never replaced with
-the values from a later inspection, which may already describe the next start. An OOM kill can be
-reported up to a second after the exit, so the evaluation starts one second after the exit.
+The exit code and the time of an exit are taken from the exit's event. The values from a later
+inspection are not used, because the inspection may already describe the next start. An OOM kill can
+be reported up to a second after the exit, so the evaluation starts one second after the exit.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _log = logging.getLogger(__name__)
 class DeathHandler:
     """Determines the cause of each container exit, and counts and records each exit once.
 
-    A method that is documented as "called with the lock" requires the registry's lock and never
-    blocks.
+    A method that is documented as "called with the lock" may be called only while the registry's
+    lock is held. Such a method never blocks.
 
     Args:
         client: The client for the container engine.
         registry: The registry of known containers.
         builder: The builder that assembles the evidence.
-        following: The object that keeps the last log lines of containers whose logs are followed.
+        following: The object that follows containers' logs and stores the last log lines.
         tasks: The queue for functions that may block.
         judge: A function that returns the verdict on a container exit.
-        journal: The journal in which container exits are recorded; None if no journal is kept.
+        journal: The journal in which container exits are recorded; None if there is no journal.
         clock: A function that returns the time, in seconds since 1970.
 
     Attributes:
@@ -83,7 +83,7 @@ class DeathHandler:
 
     @property
     def complaint(self) -> str | None:
-        """The reason why the last exit is not in the journal; None if the exit was written."""
+        """The reason why the last exit is not in the journal; None if the exit was recorded."""
         return self._complaint
 
     def begin(
@@ -91,7 +91,7 @@ class DeathHandler:
     ) -> None:
         """Handle the end of a container's newest start; called with the lock.
 
-        The newest start must not have been recorded as ended yet.
+        The end of this start must not have been handled before.
         """
         ending = Ending(
             known,
@@ -114,7 +114,7 @@ class DeathHandler:
         self.begin(known, at, exit_code, is_witnessed=False)
 
     def begin_aside(self, known: ContainerState, event: ContainerEvent) -> None:
-        """Handle the end of an earlier start; only the end's event is known.
+        """Handle the end of an earlier start, about which only an event is known.
 
         The method is called with the lock. The event may belong to another container that had the
         same name at that time.
@@ -124,14 +124,14 @@ class DeathHandler:
         self._tasks.do(lambda: self._work_up(ending))
 
     def confirm(self, ending: Ending, event: ContainerEvent) -> None:
-        """Add an event to an end that was found without an event; called with the lock."""
+        """Add the event of an end that was found before the event arrived; called with the lock."""
         ending.is_witnessed = True
         if not ending.is_judged:
             ending.time, ending.exit_code = event.time, event.exit_code
             ending.attempt.events.append(event.to_evidence())
 
     def lose(self, known: ContainerState) -> None:
-        """Handle a container that was removed without an event; called with the lock."""
+        """Handle the removal of a container that no event reported; called with the lock."""
         if known.status in {"running", "paused"} and not known.attempt.is_over:
             self.begin_unseen(known, self._clock())
         self._registry.remove(known)
@@ -178,7 +178,7 @@ class DeathHandler:
     def _judge(self, ending: Ending) -> tuple[tuple[Evidence, Judgement] | None, Death]:
         """Return the evidence about an end with the verdict, and the exit to export.
 
-        If the evaluation fails, the first value is None, and the exit has an unknown cause.
+        If the evaluation fails, the first value is None, and the cause of the exit is unknown.
         """
         with self._registry.lock:
             ending.is_judged = True

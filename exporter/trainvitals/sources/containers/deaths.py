@@ -35,7 +35,7 @@ from trainvitals.sources.signals import name_signal
 LATE_SECONDS = 1.0
 _LOG_LINES = 200
 _BEFORE_SECONDS = 60.0
-# No engine restarts a container this soon after its end.
+# No engine restarts a container within this time after its end.
 _LAST_LINES_SECONDS = 0.05
 _MOST_KERNEL_LINES = 20
 _CAUSES = frozenset({"kill", "oom"})
@@ -46,7 +46,7 @@ _SLACK_SECONDS = 2.0
 
 
 def fetch(ending: Ending, client: EngineClient, following: Following) -> None:
-    """Fetch evidence that the engine may soon discard: the state after the end, and log lines."""
+    """Fetch evidence that the engine may soon discard: the state after the end and log lines."""
     _fetch_inspection(ending, client)
     ending.log = _fetch_log(ending, client, following)
 
@@ -86,11 +86,11 @@ def _fetch_log(
 
 
 class EvidenceBuilder:
-    """Assembles the available evidence for a container's end.
+    """Assembles the available evidence about a container's end.
 
     Args:
-        kernel_log: The kernel log, which is followed.
-        registry: The registry of the containers whose OOM kills are counted.
+        kernel_log: The kernel log.
+        registry: The registry of known containers, in which OOM kills are counted.
         roots: The paths of the host's file systems.
         clock: A function that returns the time, in seconds since 1970.
         read_host: A function that reads the machine's state.
@@ -116,7 +116,7 @@ class EvidenceBuilder:
         self._read_host = read_host
 
     def catch_up(self) -> None:
-        """Read the kernel log's new records, and count the OOM kills in these records."""
+        """Read the kernel log's new records, and count the OOM kills in the known containers."""
         with self._lock:
             if self._is_closed:
                 return
@@ -144,7 +144,7 @@ class EvidenceBuilder:
 
     @property
     def can_read_kernel_log(self) -> bool:
-        """Whether the kernel log could be read at the last attempt."""
+        """Whether the kernel log was readable when it was last read."""
         return self._is_readable
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class EvidenceBuilder:
             self._kernel_log.close()
 
     def build(self, ending: Ending, *, engine: str, engine_started: float | None) -> Evidence:
-        """Return the currently available evidence for a container's end.
+        """Return the currently available evidence about a container's end.
 
         Args:
             ending: The end of the container.
@@ -198,9 +198,9 @@ class EvidenceBuilder:
             )
 
     def _look_up(self, ending: Ending) -> tuple[KernelNews | None, Gap | None]:
-        """Return the kernel log's records of the start that ended.
+        """Return the kernel log's records from the start that ended.
 
-        If the kernel log cannot be read, the first value is None, and the second value is the
+        If the kernel log cannot be read, the first value is None, and the second value contains the
         reason.
         """
         recent = ending.time - _BEFORE_SECONDS
@@ -232,11 +232,11 @@ class EvidenceBuilder:
 
 
 def was_heard(ending: Ending) -> bool:
-    """Return whether the events of a start are complete enough to show how the start ended.
+    """Return whether the events of a start are complete enough to show how the container ended.
 
-    If events were followed from the beginning of the start or long enough before the end, the
-    absence of an event shows that nothing happened. If events were followed for less time, only
-    events that were reported are evidence.
+    The events are complete if they were followed from the beginning of the start. Otherwise, an
+    event must have reported the end. In addition, events must have been followed for at least 60 s
+    before the end, or must contain a kill or an OOM event.
     """
     attempt = ending.attempt
     if attempt.heard_since == -math.inf:
@@ -247,7 +247,7 @@ def was_heard(ending: Ending) -> bool:
 
 
 def is_main_process(attempt: Attempt, kill: OomKill) -> bool:
-    """Return whether an OOM kill without a control group killed the main process of a start."""
+    """Return whether the PID and the time of an OOM kill match the main process of a start."""
     if attempt.pid is None or kill.pid != attempt.pid:
         return False
     started, ended = attempt.started, attempt.ended
@@ -257,13 +257,14 @@ def is_main_process(attempt: Attempt, kill: OomKill) -> bool:
 
 
 def _attribute(kill: OomKill, ending: Ending) -> OomKill:
-    """Return an OOM kill, with the control group added if the kill hit the main process."""
+    """Return an OOM kill; if the main process was killed, a missing control group is added."""
     if kill.task_memcg or not is_main_process(ending.attempt, kill):
         return kill
     group = ending.attempt.cgroup or f"/{ending.container}"
     settings = ending.inspection.settings if ending.inspection is not None else None
     is_limited = settings is not None and settings.memory_limit_bytes is not None
-    # The line shows that a limit was hit, but not which limit; the nearest is the container's.
+    # The log line shows that a limit was exceeded, but not which one. The container's limit is the
+    # nearest.
     is_own = is_limited and kill.constraint == _LIMIT and kill.oom_memcg is None
     return replace(kill, task_memcg=group, oom_memcg=group if is_own else kill.oom_memcg)
 
@@ -279,7 +280,7 @@ def count_host_oom_kills(roots: Roots) -> int | None:
 
 
 def describe_death(evidence: Evidence, verdict: Judgement) -> Death:
-    """Return the description to export for a container exit."""
+    """Return the exported description of a container exit."""
     number = evidence.last_signal
     return Death(
         time=evidence.ended or 0.0,

@@ -1,9 +1,9 @@
 """A client for a container engine: Docker, or Podman through Docker's API.
 
-Access is read-only: `AnswerDecoder` writes the requests and supports only the method GET. The
-request paths contain no API version, so each engine answers in its default version; an engine
-refuses versions that it does not support. Only members that exist in all versions, including
-Podman's, are read.
+Access is read-only, because `AnswerDecoder` writes the requests and supports only the method GET.
+The request paths contain no API version, because an engine refuses versions that it does not
+support. Each engine answers in its default version. Only members that exist in all versions,
+including Podman's, are read.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _OTHER_REMEDY = "look at the engine's own log, such as `journalctl -u docker`"
 
 
 class EngineError(SourceError):
-    """The error for a request to the engine that failed or was refused.
+    """A request to the engine failed or was refused.
 
     Args:
         act: The action that failed, such as `read the log`.
         why: The reason for the failure.
-        remedy: The step that the user can take to fix the failure.
+        remedy: The action with which the user can fix the failure.
         status: The HTTP status of the engine's answer; None if the engine did not answer.
     """
 
@@ -81,8 +81,9 @@ class EngineClient:
 
     Args:
         address: The engine's address, in the form that `find_engine` returns.
-        timeout_seconds: The maximum time to wait for a connection and for each part of an answer.
-            The socket of a suspended engine accepts connections, but the engine never answers.
+        timeout_seconds: The maximum time to wait for a connection and for each part of an answer,
+            in seconds. The socket of a suspended engine accepts connections, but the engine never
+            answers.
         environ: The environment, from which `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH` are read for
             `tcp://`.
 
@@ -130,7 +131,9 @@ class EngineClient:
         return self._ask_for_mapping("ask how the engine is set up", "/info")
 
     def list_containers(self) -> tuple[Document, ...]:
-        """Return the entries of all containers, running or not, from `/containers/json?all=1`.
+        """Return the entries of all containers, including stopped ones.
+
+        The entries are read from `/containers/json?all=1`.
 
         Raises:
             EngineError: The request to the engine failed.
@@ -184,19 +187,19 @@ class EngineClient:
         since: float | None = None,
         until: float | None = None,
     ) -> tuple[str, ...]:
-        """Return the last lines of a container's log: standard output and standard error, in order.
+        """Return the last lines of a container's standard output and standard error, in order.
 
         Args:
             container: The ID or name of the container.
             tail: The maximum number of lines to return.
-            since: The time after which lines are returned, in seconds since 1970, such as the last
-                start; None for no limit.
+            since: The time after which lines are returned, in seconds since 1970, such as the time
+                of the last start; None for no limit.
             until: The time before which lines are returned, in seconds since 1970; None for no
                 limit.
 
         Returns:
-            The masked log lines, the oldest first, at most 64 KiB in total; the middle of very long
-            lines is omitted.
+            The masked log lines, the oldest first, at most 64 KiB in total. The middle of a very
+            long line is omitted.
 
         Raises:
             EngineError: The log could not be read. The error's status is 404 or 409 if the
@@ -230,8 +233,8 @@ class EngineClient:
             path: The URL path of the request, percent-encoded.
             query: The query parameters of the request.
             most_bytes: The maximum size of the answer, in bytes.
-            timeout_seconds: The maximum time to wait for each part of the answer; None for the
-                client's timeout.
+            timeout_seconds: The maximum time to wait for each part of the answer, in seconds; None
+                for the client's timeout.
 
         Raises:
             EngineError: The engine did not answer, the answer is truncated or too long, or the
@@ -254,9 +257,9 @@ class EngineClient:
             act: The purpose of the request, for error messages.
             path: The URL path of the request, percent-encoded.
             query: The query parameters of the request.
-            waits: Whether to wait until the engine begins to answer. For a followed log, the engine
-                does not begin to answer before the first line is written. A caller that does not
-                wait must check the answer's status.
+            waits: Whether to wait until the engine starts to answer. For a followed log, the engine
+                starts to answer only when the first line is written. A caller that does not wait
+                must check the answer's status.
 
         Raises:
             EngineError: The engine could not be reached. If `waits` is True, the error is also
@@ -328,9 +331,9 @@ class EngineClient:
 
 
 def log_query(tail: int, since: float | None = None, until: float | None = None) -> dict[str, str]:
-    """Return the query parameters that request a log's last lines in a time range.
+    """Return the query parameters that request the last log lines in a time range.
 
-    Standard output and standard error are requested, without timestamps.
+    The parameters request standard output and standard error, without timestamps.
     """
     query = {"stdout": "1", "stderr": "1", "timestamps": "0", "tail": str(tail)}
     if since is not None:
@@ -341,7 +344,7 @@ def log_query(tail: int, since: float | None = None, until: float | None = None)
 
 
 def mask_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Mask the secrets in log lines; a secret may span several lines."""
+    """Mask the secrets in log lines, including secrets that span several lines."""
     return tuple(mask_text("\n".join(lines)).split("\n")) if lines else ()
 
 
@@ -367,7 +370,10 @@ def _not_understood(act: str) -> EngineError:
 
 
 def _refused(act: str, stream: Stream, patience_seconds: float) -> EngineError:
-    """Return the error for an answer whose status is not 200, with the engine's message if any."""
+    """Return the error for an answer with a status other than 200.
+
+    The error contains the engine's message, if the answer contains a message.
+    """
     status = stream.status
     with suppress(FramingError, ValueError):
         answer = as_mapping(parse_json(stream.receive(patience_seconds) or b""))

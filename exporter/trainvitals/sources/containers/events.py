@@ -1,8 +1,8 @@
 """Read and follow the engine's container events, from `/events`.
 
 An engine keeps only its last 256 events, and loses all events when it is restarted. A restart of
-the engine ends the event stream without an error. Because events can be lost, the list of
-containers is compared with the known containers after each connection, and each end of the stream
+the engine ends the event stream without an error. Because events can be lost, the engine's list of
+containers is compared with the known containers after each connection. Each end of the stream
 counts as a gap.
 """
 
@@ -62,7 +62,7 @@ _JOIN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """One event of a container, as reported by the engine.
+    """One event about a container, as the engine reported it.
 
     Attributes:
         time: The time of the event according to the engine's clock, in seconds since 1970.
@@ -91,7 +91,7 @@ class ContainerEvent:
     signal: int | None = None
 
     def to_evidence(self) -> EngineEvent:
-        """Return the part of the event that is included in evidence."""
+        """Return the event in the form that is used in evidence."""
         return EngineEvent(self.time, self.action, self.exit_code, self.signal)
 
 
@@ -134,8 +134,8 @@ def read_events(client: EngineClient, *, since: float, until: float) -> tuple[Co
     Args:
         client: The client for the container engine.
         since: The time of the earliest event to return, in seconds since 1970.
-        until: The time of the latest event to return, in seconds since 1970; the current time is
-            used if it is earlier.
+        until: The time of the latest event to return, in seconds since 1970. If the current time is
+            earlier, the current time is used.
 
     Raises:
         EngineError: The events could not be read.
@@ -147,23 +147,23 @@ def read_events(client: EngineClient, *, since: float, until: float) -> tuple[Co
 
 
 class EventFollower:
-    """Follows an engine's events on one thread and reconnects after each interruption.
+    """Follows an engine's events on a thread, and reconnects after each interruption.
 
     While no events arrive, the engine is pinged periodically on another connection, because a hung
-    engine keeps its connections open and sends no events either. No event is lost while the engine
+    engine also keeps its connections open and sends no events. No event is lost while the engine
     hangs, so a hang does not count as a gap.
 
-    The callbacks `on_event`, `on_connect` and `on_gap` are called on the follower's thread, one at
-    a time.
+    The callbacks `on_event`, `on_connect` and `on_gap` are called on the follower's thread, one
+    after another.
 
     Args:
         client: The client for the container engine.
         on_event: A function that is called once with each event.
         on_connect: A function that is called after each connection, and when a hung engine responds
-            again. After this call, no event can be missed, so the list of all containers can be
-            compared.
-        on_gap: A function that is called with the reason when the event stream was interrupted.
-        first_wait_seconds: The time to wait before the first attempt to reconnect; the time doubles
+            again. From then on, no event is missed, so the function can compare the engine's list
+            of containers with the known containers.
+        on_gap: A function that is called with the reason after the event stream was interrupted.
+        first_wait_seconds: The time to wait before the first attempt to reconnect. The time doubles
             with each attempt, up to 30 s.
         quiet_seconds: The time without an event after which the engine is pinged.
     """
@@ -202,7 +202,7 @@ class EventFollower:
     def complaint(self) -> str | None:
         """The reason why the event stream is not connected.
 
-        The reason is None if the stream is connected or no connection has been attempted yet.
+        The reason is None if the stream is connected or no attempt to connect has ended yet.
         """
         return self._complaint
 
@@ -216,9 +216,9 @@ class EventFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop following events immediately; no callback is called afterwards.
+        """Stop following events immediately; no further callback is started.
 
-        A request to a hung engine ends after its timeout.
+        If a request to a hung engine is in progress, the request ends after its timeout.
         """
         self._closing.set()
         if self._stream is not None:
@@ -244,7 +244,8 @@ class EventFollower:
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     def _subscribe(self) -> Stream:
-        # Start at the last event or now, because the engine answers before it subscribes.
+        # Start at the last event or now: events could occur after the engine's answer and before
+        # its subscription.
         query = _write_query(self._since or time.time())
         return self._client.open_stream("follow the events", "/events", query)
 
@@ -283,7 +284,7 @@ class EventFollower:
         try:
             self._client.ping()
         except EngineError as error:
-            if error.status is None:  # any answer shows that it does not hang
+            if error.status is None:  # any answer shows that the engine does not hang
                 self._is_connected = False
                 self._complaint = str(error)
                 return

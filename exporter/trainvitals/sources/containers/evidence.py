@@ -1,7 +1,7 @@
 """The evidence for an exit, from which the verdict is derived.
 
-Command lines and log lines are kept as text, in which `trainvitals.masking` has masked likely
-secrets. Only the names of environment variables are kept.
+Command lines and log lines are stored as text, after `trainvitals.masking` has masked likely
+secrets. Environment variables are stored without their values.
 
 Times are seconds since 1970 according to the engine's or the kernel's clock, or seconds since a
 boot of unknown date (see `trainvitals.sources.host.kernel_text`). Sizes are in bytes. None means
@@ -21,7 +21,7 @@ from trainvitals.sources.signals import read_signal
 Subject = Literal["container", "process", "run"]
 
 
-# The prefixes of the event names that only occur for a started container.
+# The prefixes of the names of events that occur only after a container has been started.
 _OF_LIFE = (
     "start",
     "restart",
@@ -115,14 +115,14 @@ class Settings:
         shm_size_bytes: The size of `/dev/shm`, from `ShmSize`.
         pids_limit: The maximum number of processes and threads, from `PidsLimit`; None for no
             limit.
-        has_init: Whether PID 1 is Docker's own init process, from `Init`.
+        has_init: Whether Docker's init process runs as PID 1, from `Init`.
         restart_policy: The restart policy, from `RestartPolicy.Name`; `no` if the container has no
             restart policy.
         log_driver: The log driver, from `LogConfig.Type`.
         log_options: The names and masked values of the log options, sorted by name, from
             `LogConfig.Config`.
         network_mode: The network mode, from `NetworkMode`.
-        wants_gpus: Whether the container requests GPUs.
+        wants_gpus: Whether the container requests accelerators.
         is_read_only: Whether the root file system is read-only, from `ReadonlyRootfs`.
         has_tty: Whether the container has a terminal, from `Tty`.
         is_removed_at_end: Whether the container is removed when it ends, from `AutoRemove`, which
@@ -156,11 +156,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The last sample of a control group's resource usage before its end.
+    """The last sample of a control group's resource usage before the container ended.
 
     Attributes:
         time: The time at which the sample was taken.
-        cgroup_version: The cgroup version, 1 or 2; 0 if the engine's statistics were read instead.
+        cgroup_version: The cgroup version, 1 or 2; 0 if the engine's statistics were used instead.
         memory_usage_bytes: The memory charged to the control group, including the file cache.
         memory_working_set_bytes: The charged memory without the inactive file cache.
         memory_unreclaimable_bytes: The memory that the kernel cannot reclaim: anonymous and shared
@@ -168,7 +168,7 @@ class Sample:
         memory_peak_bytes: The maximum of the charged memory; None if the kernel does not record the
             maximum.
         memory_limit_bytes: The memory limit of the control group; None for no limit.
-        memory_pressure_ratio: The share of the last 10 s in which all of the control group's tasks
+        memory_pressure_ratio: The fraction of the last 10 s in which all tasks in the control group
             waited for memory, 0 to 1; None in cgroup v1.
         oom_kills: The number of the control group's processes that the OOM killer killed.
         processes: The number of processes and threads in the control group.
@@ -246,8 +246,8 @@ class Training:
             if the phase is unknown.
         phase_seconds: The time since the process entered `phase`, in seconds; None if the time is
             unknown.
-        idle_seconds: The time from the last progress until the end, or until the reading if the
-            process is running, in seconds; None if the time is unknown.
+        idle_seconds: The time since the last progress, in seconds, until the process ended or, if
+            it is running, until the run file was read; None if the time is unknown.
         idle_limit_seconds: The maximum time that `phase` may last without progress, in seconds;
             None for no limit.
         slowest_step_seconds: The duration of the slowest recent step, in seconds; None if the
@@ -258,9 +258,9 @@ class Training:
         nonfinite_losses: The number of losses that were NaN or infinite; None if the number is
             unknown.
         is_loss_finite: Whether the last loss was finite; None if no loss was recorded.
-        is_switched_off: Whether the training monitor had disabled itself after internal errors.
-        is_end_seen: Whether the exporter observed the process's end, or the process itself recorded
-            its end.
+        is_switched_off: Whether the training monitor disabled itself after internal errors.
+        is_end_seen: Whether the exporter observed that the process ended, or the process recorded
+            its own end.
         world_size: The number of the run's ranks on all machines; None if the number is unknown.
         ranks_here: The number of the run's ranks with a run file on this machine; None if the
             number is unknown.
@@ -290,7 +290,7 @@ class Gap:
     Attributes:
         what: The name of the missing source, such as `the kernel log`.
         why: The reason why the source could not be read.
-        remedy: The step that makes the source readable the next time.
+        remedy: The step that makes the source readable when the next exit is diagnosed.
     """
 
     what: str
@@ -327,8 +327,8 @@ class Evidence:
         signal: The signal that ended a process outside containers or a rank; None for containers,
             whose exit code contains the signal.
         exception: The exception that ended a training run; empty if no exception is known.
-        events: The engine's events for the container since its last start, and the container's
-            creation, the oldest event first; None if events were not followed.
+        events: The container's creation event and its events since the last start, as reported by
+            the engine, the oldest first; None if no events are known.
         state: The container's state according to the engine; None if the state is not known.
         settings: The container's settings; None if the settings are not known.
         log: The masked last log lines of the last start; None if the log could not be read.
@@ -346,11 +346,11 @@ class Evidence:
         engine_errors: The lines of the engine's log around the subject's end, masked.
         training: The end or state of the training process, from the run file; None if the subject
             is not a training run.
-        is_ended: Whether the subject has ended according to the user; None if the user did not
-            report whether the subject has ended.
+        is_ended: Whether the subject has ended according to the user or to a pod description; None
+            if neither reports whether the subject has ended.
         pod: The masked lines from `kubectl describe pod`; None if the lines are not known.
-        thread_log: The masked lines of the traceback of the last exception that ended a thread other
-            than the main one; empty if no such exception is known.
+        thread_log: The masked traceback of the last exception that ended a thread other than the
+            main thread; empty if no such exception is known.
         gaps: The sources of further evidence that could not be read.
     """
 

@@ -11,8 +11,8 @@ An evidence document is one JSON object with these members:
 
 Texts are JSON strings, numbers are JSON numbers, and booleans are `true` or `false`. A tuple is a
 JSON list; a pair in `log_options`, `mounts` and `biggest` is a list of two values. An unknown value
-is either `null` or omitted. An empty list means that the source was read and contained nothing
-relevant; if a list that can be None is omitted, the list's source was not read. Unknown members are
+is `null` or omitted. An empty list means that the source was read and contained nothing relevant.
+If a list that can be None is omitted, the source of the list was not read. Unknown members are
 ignored.
 
 Times are in seconds since 1970, or in seconds since boot if the times are from a kernel log without
@@ -36,21 +36,22 @@ _MOST_WHOLE = 1 << 63
 
 
 class EvidenceError(TrainvitalsError):
-    """The error for a document that is no evidence document or has an unsupported format number."""
+    """The error that is raised if a JSON document is not a supported evidence document."""
 
 
 def to_json(evidence: Evidence) -> dict[str, object]:
-    """Convert evidence to an object for `json.dumps`; `from_json` is the inverse of `to_json`."""
+    """Return evidence as an object for `json.dumps`; the inverse function is `from_json`."""
     return {"format": FORMAT, **_write_members(evidence)}
 
 
 def from_json(document: Mapping[str, object]) -> Evidence:
-    """Convert an object that `to_json` returned to evidence.
+    """Return the evidence that an object in the format of `to_json` describes.
 
-    Unknown members of the object are ignored, and the values of missing members are unknown.
+    Unknown members of the object are ignored. The value of a missing member is unknown.
 
     Raises:
-        EvidenceError: The object is not an evidence document; the message names the invalid member.
+        EvidenceError: The object is not an evidence document, or its format number is not
+            supported. The message names the invalid member.
     """
     number = document.get("format", FORMAT)
     if number != FORMAT:

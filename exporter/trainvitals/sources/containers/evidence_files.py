@@ -1,4 +1,4 @@
-"""Read single evidence files: a log, a kernel log, a pod description or an inspection."""
+"""Read a single evidence file: a log, a kernel log, a pod description or an inspection."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _CHUNK_BYTES = 1 << 20
 def read_files(
     path: Path | None, kernel_log: Path | None = None, *, clock: Callable[[], float] = time.time
 ) -> Evidence:
-    """Read an evidence file, a kernel log, or both.
+    """Read evidence from a single file, from a kernel log, or from both.
 
     Args:
         path: The path of a log, of a kernel log, or of the output of `kubectl describe pod`,
             `kubectl get pod` or `docker inspect`; `-` for standard input.
         kernel_log: The path of a kernel log; `-` for standard input.
-        clock: A function that returns the time, which is used to date kernel log lines without a
-            full date.
+        clock: A function that returns the current time, which determines the date of kernel log
+            lines without a full date.
 
     Raises:
-        ConfigurationError: A file cannot be read, the files are empty, or both are standard input.
+        ConfigurationError: A file cannot be read, the files are empty, or both paths are `-`.
     """
     if path == kernel_log == STANDARD_INPUT:
         raise ConfigurationError("standard input can be the log or the kernel log, not both")

@@ -24,16 +24,16 @@ file            source
                 files, which only add missing values
 =============== ================================================================================
 
-Text files with other names are recognised by their content: logs, kernel logs, pod descriptions and
-inspections. If a file has one of the names in the table, other files of the same kind are ignored.
+Logs, kernel logs, pod descriptions and inspections may also have other names, and are then
+recognized by their content. If a file has one of the names in the table, other files of the same
+kind are ignored.
 
 If no file contains the container's name, the folder's name is used as the container's name. Likely
-secrets are masked when the evidence is read. Because a folder may come from an untrusted person,
-only regular files are read, links are not followed, and only the end of large logs is read.
+secrets are masked when the evidence is read. A folder may come from an untrusted person. Therefore,
+only regular files are read, links are not followed, and only the end of a large log is read.
 
-`--save` writes `evidence.json`, in the format of a journal record, and `report.md`, a report for
-people. Only the owner can read the folder, which has mode 0700, and the files, which have mode
-0600.
+`--save` writes `evidence.json`, which is a journal record, and `report.md`, which is the diagnosis
+in Markdown. The folder has mode 0700 and the files have mode 0600, so only the owner can read them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _MOST_EVENTS = 50_000
 _MOST_GROUP_FILES = 256
 _MIB = 1 << 20
 _HALF_YEAR_SECONDS = 182 * 86_400.0
-# The maximum size of a file, in bytes; only the end of a larger file with lines is read.
+# The maximum size of each file, in bytes; of a larger log, only the end is read.
 _DOCUMENTS = dict.fromkeys(
     ("evidence.json", "inspect.json", "sample.json", "host.json", "pod.txt"), 4 * _MIB
 )
@@ -99,8 +99,8 @@ def read_folder(path: Path, *, clock: Callable[[], float] = time.time) -> Eviden
 
     Args:
         path: The path of the folder.
-        clock: A function that returns the time, which is used to date kernel log lines without a
-            full date.
+        clock: A function that returns the current time, which determines the date of kernel log
+            lines without a full date.
 
     Raises:
         ConfigurationError: The path is not a folder, the folder contains no evidence file, or a
@@ -148,12 +148,12 @@ def _read_texts(path: Path) -> Texts:
 
 
 def _choose(named: str | None, recognised: str | None) -> str | None:
-    """Return the text of the file with the standard name, otherwise the recognised text."""
+    """Return the text from the file with the standard name, or else the recognized text."""
     return recognised if named is None else named
 
 
 def _fill(record: Evidence, evidence: Evidence, pieces: Pieces) -> Evidence:
-    """Add missing values from other files to a record, and remove the filled gaps."""
+    """Fill missing values of a journal record from other files, and remove the filled gaps."""
     if pieces.oom_kills is not None:
         evidence = replace(evidence, oom_kills=choose_kills(pieces.oom_kills, record))
     filled = fill(record, evidence)
@@ -171,8 +171,8 @@ def parse_log(text: str) -> tuple[DatedLine, ...]:
 def _split_stamps(lines: Sequence[str]) -> tuple[DatedLine, ...]:
     """Split the lines of `docker logs --timestamps` into time and text.
 
-    If any line does not begin with a timestamp in Docker's format, no line is split, because the
-    timestamps were then written by the program itself.
+    The lines are split only if every line begins with a timestamp in Docker's format. Otherwise,
+    any timestamps were written by the program itself.
     """
     if not all(_DOCKER.match(line) for line in lines):
         return tuple(DatedLine(None, line) for line in lines)
@@ -181,10 +181,10 @@ def _split_stamps(lines: Sequence[str]) -> tuple[DatedLine, ...]:
 
 
 def parse_record(text: str) -> Evidence:
-    """Parse a journal record, or its member `evidence` alone, and mask likely secrets.
+    """Parse a journal record or an evidence document, and mask likely secrets.
 
     Raises:
-        ValueError: The text of the record is not a JSON object.
+        ValueError: The text is not a JSON object.
         EvidenceError: The object is neither a journal record nor an evidence document.
     """
     document: Any = json.loads(text)
@@ -195,7 +195,7 @@ def parse_record(text: str) -> Evidence:
 
 
 def _mask(value: Any, name: str = "") -> Any:  # noqa: ANN401 - a JSON value
-    """Return a JSON value with likely secrets masked, which the author may not have masked."""
+    """Return a JSON value with likely secrets masked, in case its author did not mask them."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, dict):
@@ -209,7 +209,7 @@ def _mask(value: Any, name: str = "") -> Any:  # noqa: ANN401 - a JSON value
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """The objects from the files `sample.json` and `host.json`."""
+    """The values from the files `sample.json` and `host.json`; None if a value is missing."""
 
     sample: Sample | None
     host: Host | None
@@ -217,7 +217,7 @@ class _Beside:
 
 
 def _read_group(path: Path) -> Sample | None:
-    """Read the copied files of a control group; the newest file's time is the sample's time."""
+    """Read a copy of a control group's files; the newest file determines the sample's time."""
     group = None if path.is_symlink() else take_folder(str(path))
     if group is None:
         return None
@@ -248,13 +248,13 @@ def _parse_member(name: str, text: str) -> Evidence:
 def add_kernel(
     pieces: Pieces, text: str | None, *, now: float, boot_time: float | None = None
 ) -> Pieces:
-    """Return the pieces with a kernel log's content added, or unchanged if the text is None."""
+    """Return the pieces with the events of a kernel log added; unchanged if the text is None."""
     if text is None:
         return pieces
     is_dated = boot_time is not None or not counts_from_boot(text)
     zone = find_zone(text)
     times = find_times(pieces.log or (), zone=zone) if is_dated else None
-    if times is not None:  # a date without a year is assumed to be near the log
+    if times is not None:  # dates without a year are assumed to be near the log's dates
         now = min(now, times[1] + _HALF_YEAR_SECONDS)
     elif pieces.log is not None and pieces.inspection is None:
         text = drop_earlier_boots(text)
@@ -274,9 +274,9 @@ def add_kernel(
 def _guess_boot_time(text: str, pieces: Pieces, now: float) -> float:
     """Return the machine's boot time, which is the zero point of the kernel log's timestamps.
 
-    The boot time is chosen such that the container's last OOM kill coincides with the container's
-    last event `oom`, otherwise with the container's exit. If neither the container's start nor its
-    end is known, the result is 0.
+    The result is the boot time for which the container's last OOM kill coincides with the
+    container's last event `oom` or, without such an event, with the container's exit. If neither
+    the container's start nor its end is known, the result is 0.
     """
     evidence = assemble(pieces)
     ooms = [event.time for event in evidence.events or () if event.action == "oom"]

@@ -1,4 +1,4 @@
-"""Recognise evidence files without a standard name by their content."""
+"""Recognize evidence files without a standard name by their content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainvitals.sources.containers.pod import is_pod
 Kind = Literal["log", "kernel", "pod", "inspection"]
 
 _LOOKED_AT_LINES = 400
-_DAY = r"[^\s:]{1,12} {1,2}[^\s:]{1,12}"  # in any language
+_DAY = r"[^\s:]{1,12} {1,2}[^\s:]{1,12}"  # the day and the month, in any language and order
 _STAMP = rf"(?:{_DAY} {{1,2}}[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9:.,]{{8,20}}\S{{0,6}})"
 _KERNEL_LINE = re.compile(
     rf"<?[0-9]{{0,4}}>?\[ *[0-9]{{1,10}}\.[0-9]{{6}}\](?:\[ *[TC][0-9]+\])? "
@@ -27,18 +27,18 @@ _SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\
 _SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
 _MOST_FILES = 64
 _MOST_BYTES = 8 << 20
-# Suffixes of documents, such as the report that `--save` writes, or kubectl and Docker files.
+# Suffixes of files that are not logs, such as the report by `--save` and kubectl or Docker files.
 _NO_LOGS = frozenset({".json", ".jsonl", ".md", ".yml", ".yaml", ".csv", ".html"})
 _DOCUMENTS = frozenset({".json", ".yml", ".yaml"})
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts in a folder, by kind; the texts of several logs are concatenated.
+    """The texts in a folder, by kind; several logs are concatenated.
 
     Attributes:
-        log: The last lines of the logs, with the same maximum number of lines for each log; None if
-            the folder contains no log.
+        log: The last lines of the logs; None if the folder contains no log. The limit on the number
+            of lines is the same for each log.
         kernel: The kernel logs; None if the folder contains no kernel log.
         pod: The output of `kubectl describe pod` or `kubectl get pod`; None if the folder contains
             no such output.
@@ -52,7 +52,7 @@ class Texts:
 
 
 def recognise(text: str) -> Kind:
-    """Return the kind of an evidence text, which is a log unless another kind is recognised."""
+    """Return the kind of an evidence text; a text of unknown kind is a log."""
     if is_inspection(text):
         return "inspection"
     if is_pod(text):
@@ -76,9 +76,9 @@ def is_inspection(text: str) -> bool:
 def is_kernel_log(text: str) -> bool:
     """Return whether a text is a kernel log or the log of a whole system.
 
-    In such a log, at least half of the last lines have the format of a kernel log, or at least 80 %
-    of the last lines have the format of syslog and at least one of these lines is from the kernel,
-    systemd, earlyoom or nohang.
+    In a kernel log, at least half of the last lines have the format of kernel messages. In the log
+    of a system, at least 80 % of the last lines have the format of syslog, and at least one of the
+    last lines is from the kernel, systemd, earlyoom or nohang.
     """
     lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
     kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)
@@ -93,7 +93,7 @@ def read_texts(folder: Path, *, known: frozenset[str], most_lines: int) -> Texts
     Args:
         folder: The path of the folder.
         known: The names of the files to ignore.
-        most_lines: The maximum number of log lines to return from all files together.
+        most_lines: The maximum total number of log lines to return.
 
     Raises:
         OSError: The folder or one of the files cannot be read.

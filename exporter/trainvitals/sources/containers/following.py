@@ -10,10 +10,10 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Following:
-    """Chooses the containers whose logs are followed.
+    """Selects the containers whose logs are followed.
 
     Args:
-        ring: The object that follows logs; None to follow no logs.
+        ring: The object that follows the logs; None to follow no logs.
         follow: The containers whose logs are followed: `auto` for the containers that are removed
             when they end, `all` for all containers, or `none` for no container.
     """
@@ -25,13 +25,13 @@ class Following:
     def watch(self, known: ContainerState) -> None:
         """Follow a running container's log if the container is selected.
 
-        The method is called with the registry's lock.
+        The caller must hold the registry's lock.
         """
         inspection, attempt, ending = known.inspection, known.attempt, known.ending
         if self._ring is None or inspection is None or not attempt.is_running:
             return
         if ending is not None and not ending.is_fetched and ending.container == known.id:
-            return  # the previous start's lines are still needed
+            return  # the lines from the previous start are still needed
         is_wanted = self._follow == "all" or (
             self._follow == "auto" and inspection.settings.is_removed_at_end
         )
@@ -48,7 +48,7 @@ class Following:
     def forget(self, ending: Ending) -> None:
         """Drop the log lines of a container that has ended, unless it was restarted.
 
-        The method is called with the registry's lock.
+        The caller must hold the registry's lock.
         """
         known = ending.known
         runs_again = known.id == ending.container and known.attempt is not ending.attempt

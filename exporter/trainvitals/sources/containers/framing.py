@@ -1,13 +1,13 @@
 """Parse the engine's byte stream incrementally: HTTP answers, log frames and lines.
 
-Each class accepts bytes in pieces of any size, never blocks, and stores a limited number of bytes,
-regardless of the input.
+Each class accepts the bytes in chunks of any size and never blocks. The number of stored bytes is
+limited, regardless of the input.
 
 The log of a container without a terminal consists of frames. A frame is a header of 8 bytes,
 followed by text. The header contains the number of the stream, three zero bytes, and the length of
 the text as a big-endian number. The streams are standard input (0), standard output (1), standard
-error (2) and the engine's own messages (3). The text of a frame is usually one line, but may be a
-part of a line or several lines.
+error (2) and the engine's own messages (3). The text of a frame is usually one line, but can also
+be a fragment of a line or several lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 import h11
 
-# The maximum size of an answer's head, and of the line with a chunk's size.
+# The maximum size of an answer's status line and headers, and of a line that states a chunk's size.
 _MOST_HEAD_BYTES = 1 << 16
 _LENGTHS = (b"content-length", b"transfer-encoding")
 
@@ -27,7 +27,7 @@ _CUT = b" [...] "
 
 
 class FramingError(ValueError):
-    """The error for received bytes that do not follow the protocol."""
+    """The error that is raised if received bytes do not follow the protocol."""
 
 
 class AnswerDecoder:
@@ -35,10 +35,10 @@ class AnswerDecoder:
 
     Attributes:
         request: The bytes of the request to send.
-        status: The HTTP status of the answer; None before the answer's head has been received.
+        status: The HTTP status of the answer; None before the answer's headers have been received.
         is_complete: Whether the complete body of the answer has been received.
-        ends_by_itself: Whether the answer's head specifies the end of the body; otherwise the body
-            ends with the connection, and `is_complete` is never true.
+        ends_by_itself: Whether the answer's headers specify the end of the body. Otherwise, the
+            body ends when the connection is closed, and `is_complete` stays False.
     """
 
     __slots__ = ("_connection", "ends_by_itself", "is_complete", "request", "status")
@@ -54,14 +54,14 @@ class AnswerDecoder:
         self.ends_by_itself = False
 
     def feed(self, data: bytes) -> bytes:
-        """Add received bytes and return the part of the answer's body that these bytes contain.
+        """Parse received bytes, and return the bytes of the answer's body among them.
 
         Raises:
             FramingError: The bytes are not an HTTP answer.
         """
         body: list[bytes] = []
         try:
-            if data and not self.is_complete:  # to h11, empty data means the connection's end
+            if data and not self.is_complete:  # for h11, empty data means a closed connection
                 self._connection.receive_data(data)
             while not self.is_complete:
                 event = self._connection.next_event()
@@ -81,10 +81,10 @@ class AnswerDecoder:
 
 
 class LineSplitter:
-    """Splits a text stream into lines; the middle of very long lines is omitted.
+    """Splits a stream of text into lines, and omits the middle of very long lines.
 
-    The beginning of a very long line is kept because it identifies the line, and the end because an
-    error message may follow a progress bar in the same line.
+    The beginning of a very long line is kept because it identifies the line. The end is kept
+    because an error message may follow a progress bar on the same line.
 
     Args:
         most_bytes: The maximum length of a line that is returned completely, in bytes.
@@ -99,11 +99,11 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bytes:
-        """The line that has not ended yet; empty if the stream is at the end of a line."""
+        """The last line, if its line ending has not been received yet; otherwise empty."""
         return self._finish(self._rest) if self._head or self._rest else b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add text and return the lines that the text completes, without line endings."""
+        """Add received text, and return the completed lines without their line endings."""
         first, *others = data.split(b"\n")
         if not others:
             self._hold(first)
@@ -132,9 +132,9 @@ class LineSplitter:
 class LogDecoder:
     """Splits the log of a container into lines.
 
-    The log of a container without a terminal consists of frames; the log of a container with a
-    terminal is plain text. The first bytes show the format, because no text begins with a frame
-    header.
+    The log of a container without a terminal consists of frames, and the log of a container with a
+    terminal is plain text. The format is determined from the first bytes, because plain text never
+    begins with a frame header.
     """
 
     __slots__ = ("_channels", "_is_framed", "_missing", "_rest", "_splitter")
@@ -148,12 +148,12 @@ class LogDecoder:
 
     @property
     def unfinished(self) -> list[bytes]:
-        """The log lines that have not ended yet, at most one line for each stream."""
+        """The log lines whose line endings are still missing, at most one line per stream."""
         rest = [self._rest] if self._is_framed is None and self._rest else []
         return rest + [line for channel in self._channels if (line := channel.unfinished)]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add received bytes to the buffer and return the log lines that the bytes complete.
+        """Add received bytes, and return the completed log lines.
 
         Raises:
             FramingError: A frame does not begin with a valid header.
@@ -190,7 +190,7 @@ class LogDecoder:
 
 
 def _looks_framed(data: bytes) -> bool | None:
-    """Return whether data begins with a frame header; None if the data is too short."""
+    """Return whether data begins with a frame header; None if the data is too short to decide."""
     start = data[:4]
     if not start:
         return None
@@ -226,9 +226,11 @@ class LastLines:
             self._bytes -= len(kept.popleft())
 
     def read(self, more: Iterable[bytes] = ()) -> tuple[str, ...]:
-        """Return the lines in the buffer, the oldest first; bytes that are not UTF-8 are replaced.
+        """Return the lines in the buffer, the oldest first, decoded as UTF-8.
+
+        Invalid bytes are replaced.
 
         Args:
-            more: Incomplete lines that follow the stored lines.
+            more: Incomplete lines to append to the result.
         """
         return tuple(line.decode(errors="replace") for line in (*self._lines, *more))

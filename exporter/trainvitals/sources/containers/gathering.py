@@ -32,7 +32,7 @@ _SERVE = (
 def gather(
     survey: Survey, id_: str, name: str = "", *, ended: float | None = None, is_brief: bool = False
 ) -> Evidence:
-    """Return the evidence for one container's exit or for the container's current problem.
+    """Return the evidence for a container's exit, or for its current problem.
 
     The journal takes precedence over the engine's current answer, which may describe a later start.
 
@@ -40,7 +40,7 @@ def gather(
         survey: The findings about all containers on this machine.
         id_: The container's ID.
         name: The container's name, which is used if the engine no longer knows the container.
-        ended: The time of the exit to describe; None for the last exit.
+        ended: The time of the exit, in seconds since 1970; None for the last exit.
         is_brief: Whether to omit the machine's state and the engine's log.
     """
     inspection, gaps = _inspect(survey, id_)
@@ -72,7 +72,7 @@ def gather(
 
 
 def fill_record(record: Evidence, found: Evidence) -> Evidence:
-    """Add later findings to a journal record's evidence, and remove the filled gaps."""
+    """Fill missing values of a journal record from later findings, and remove the filled gaps."""
     filled = fill(record, found)
     known = {
         "its log": filled.log is not None,
@@ -86,7 +86,7 @@ def fill_record(record: Evidence, found: Evidence) -> Evidence:
 
 
 def find_entry(entries: Sequence[Entry], id_: str, ended: float | None) -> Entry | None:
-    """Return the journal record of an exit; None if there is no record or no end is known."""
+    """Return the journal record of an exit; None if there is no record or `ended` is None."""
     if ended is None:
         return None
     near = [
@@ -100,7 +100,7 @@ def find_entry(entries: Sequence[Entry], id_: str, ended: float | None) -> Entry
 
 
 def _recall_end(entries: Sequence[Entry], id_: str) -> float | None:
-    """Return a container's last end from the journal; None if the journal contains no end."""
+    """Return when a container last ended according to the journal; None if no end is recorded."""
     ends = (entry.evidence.ended for entry in entries if entry.evidence.id == id_)
     return max((end for end in ends if end is not None), default=None)
 
@@ -134,9 +134,10 @@ def _inspect(survey: Survey, id_: str) -> tuple[Inspection | None, tuple[Gap, ..
 def _choose_events(
     events: Sequence[ContainerEvent] | None, id_: str, ended: float | None
 ) -> tuple[ContainerEvent, ...] | None:
-    """Return the container's events until the next start or end after the requested exit.
+    """Return a container's events before the first start or exit after the requested exit.
 
-    The result is None if the engine's events are not known.
+    If no exit is requested, all events of the container are returned. The result is None if the
+    engine's events are not known.
     """
     if events is None:
         return None
@@ -150,7 +151,7 @@ def _choose_events(
 
 
 def _add_kernel(pieces: Pieces, survey: Survey, id_: str) -> Pieces:
-    """Add this machine's data to the pieces: the cgroup sample, engine start and kernel log."""
+    """Add a sample of the control group, the engine's start time and the kernel log's events."""
     if not survey.is_local:
         return pieces
     group = find_groups(survey.roots).get(id_)
@@ -172,7 +173,7 @@ def _add_kernel(pieces: Pieces, survey: Survey, id_: str) -> Pieces:
 
 
 def _add_surroundings(pieces: Pieces, survey: Survey, evidence: Evidence) -> Pieces:
-    """Add the machine's state and the engine's log to the pieces."""
+    """Add the machine's state and the lines of the engine's log."""
     if not survey.is_local:
         return pieces
     lines, gap = read_engine_log(evidence.ended or survey.time, rootfs=survey.roots.rootfs)
@@ -185,7 +186,7 @@ def _add_surroundings(pieces: Pieces, survey: Survey, evidence: Evidence) -> Pie
 
 
 def _add_log(pieces: Pieces, survey: Survey, evidence: Evidence) -> Pieces:
-    """Add to the pieces the container's log lines that belong to the described start."""
+    """Add the log lines that the container wrote after the described start."""
     if survey.client is None or pieces.inspection is None:
         return pieces
     has_run_since = evidence.ended is not None and evidence.state is None

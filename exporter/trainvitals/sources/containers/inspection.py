@@ -1,8 +1,8 @@
 """The engine's description of a container: an inspection, or an entry in the container list.
 
-Docker and Podman differ in the members that they omit and in the values that mean "nothing". All
-variants are accepted, and an unknown value is None or empty. Only the names of environment
-variables are kept, and likely secrets in text written by people are masked.
+Docker and Podman omit different members and use different values for "not set". All variants are
+accepted, and an unknown value is None or empty. Environment variables are stored without their
+values, and likely secrets in text written by people are masked.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _COMPOSE_PROJECT = ("com.docker.compose.project", "io.podman.compose.project")
 _COMPOSE_SERVICE = ("com.docker.compose.service", "io.podman.compose.service")
 _UNBUFFERED = "PYTHONUNBUFFERED"
 _PYTHON = re.compile(r"python[0-9.]*")
-# The options of Python whose value is the rest of the word or the next word.
+# Python's options with a value, which is the rest of the word or the next word.
 _OPTIONS_WITH_VALUE = "XW"
-# The options of Python that are followed by the program; later options belong to the program.
+# Python's options that the program follows; any later options belong to the program.
 _LAST_OPTIONS = "cm"
 _DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/kfd")
 
@@ -134,9 +134,9 @@ def parse_listing(document: Document) -> Listing:
 
 
 def find_compose(labels: Document) -> tuple[str, str]:
-    """Return the Compose project and service from a container's labels.
+    """Return the names of the Compose project and service from a container's labels.
 
-    A name is empty if its label is missing.
+    A name is empty if the corresponding label is missing.
     """
     project = next(filter(None, (get_text(labels, name) for name in _COMPOSE_PROJECT)), "")
     service = next(filter(None, (get_text(labels, name) for name in _COMPOSE_SERVICE)), "")
@@ -146,7 +146,7 @@ def find_compose(labels: Document) -> tuple[str, str]:
 def describe_engine(version: Document) -> str:
     """Return the engine's name and version from the answer to `/version`.
 
-    The result is a text such as `docker 26.1.5`. The text is empty if the answer contains no
+    An example of the result is `docker 26.1.5`. The result is empty if the answer contains no
     version.
     """
     number = get_text(version, "Version")
@@ -172,7 +172,7 @@ def _parse_state(state: Document) -> State:
 
 
 def _guess_status(state: Document) -> str:
-    """Derive a container's status from the state's flags, for engines that report no status."""
+    """Return a container's status from the flags in `State`, for engines that omit `Status`."""
     flags = {"Restarting": "restarting", "Paused": "paused", "Running": "running", "Dead": "dead"}
     found = next((status for flag, status in flags.items() if state.get(flag) is True), None)
     return found or ("exited" if get_time(state, "FinishedAt") else "created")
@@ -222,7 +222,7 @@ def _starts_unbuffered(command: Sequence[str]) -> bool:
 
 
 def _has_unbuffered(words: Iterator[str]) -> bool:
-    """Read Python's options up to the program, and return whether `-u` is one of them."""
+    """Return whether Python's options contain `-u`, and consume the words that were checked."""
     for word in words:
         if not word.startswith("-") or word.startswith("--"):
             return False
@@ -244,7 +244,7 @@ def _positive(document: Document, name: str) -> int | None:
 
 
 def _find_command(document: Document, config: Document) -> tuple[str, ...]:
-    """Return the entry point and arguments that the engine used, or else the configured ones."""
+    """Return the started program and arguments, or else the configured entry point and command."""
     path = get_text(document, "Path")
     if path:
         words = (path, *get_texts(document, "Args"))

@@ -1,4 +1,4 @@
-"""Request container inspections from the engine when the inspections are needed."""
+"""Inspect containers through the engine, and update the registry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from trainvitals.sources.containers.following import Following
 from trainvitals.sources.containers.inspection import Inspection, parse_inspection
 from trainvitals.sources.containers.registry import ContainerRegistry
 
-# The maximum number of requests if events keep arriving while the engine answers.
+# The maximum number of requests for one inspection; a request is repeated if an event arrives
+# before the engine answers.
 MOST_LOOKS = 3
 _FAILED_START_CODES = frozenset({125, 126, 127, 128})
 
@@ -23,8 +24,8 @@ _log = logging.getLogger(__name__)
 class Inspector:
     """Inspects containers, and updates the registry from the inspections.
 
-    The engine's answer describes the container at some time after the request, so events that have
-    arrived since the request take precedence.
+    The engine's answer describes the container at some time after the request. Therefore, events
+    that arrived after the request take precedence over the answer.
 
     Args:
         client: The client for the container engine.
@@ -61,7 +62,7 @@ class Inspector:
             return None
 
     def refresh(self, known: ContainerState, container: str) -> None:
-        """Update a container's state from the engine, unless the container was removed."""
+        """Update a container's state from an inspection, unless the inspection fails."""
         for _ in range(MOST_LOOKS):
             event_count = known.event_count
             inspection = self.inspect(container)
@@ -75,9 +76,9 @@ class Inspector:
                 self._following.watch(known)
 
     def take(self, known: ContainerState, inspection: Inspection) -> None:
-        """Apply an inspection that is newer than all events to a container's state.
+        """Update a container's state from an inspection that is newer than all events.
 
-        The method is called with the registry's lock.
+        The caller must hold the registry's lock.
         """
         known.take_settings(inspection)
         known.take_state(inspection)
@@ -90,7 +91,7 @@ class Inspector:
         self._following.watch(known)
 
     def check_started(self, known: ContainerState, attempt: Attempt) -> None:
-        """Check whether a container could not be started, which no event reports."""
+        """Inspect a container to find a failed start, because no event reports a failed start."""
         with self._registry.lock:
             container = known.id
             if known.attempt is not attempt or attempt.is_over or attempt.started is not None:
@@ -101,7 +102,7 @@ class Inspector:
                 self.notice_failed_start(known)
 
     def notice_failed_start(self, known: ContainerState) -> None:
-        """Handle a container that could not be started; called with the registry's lock."""
+        """Handle a failed start, if there is one; the caller must hold the registry's lock."""
         inspection = known.inspection
         if inspection is None or known.attempt.is_over or known.attempt.started is not None:
             return

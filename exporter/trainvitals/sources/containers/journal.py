@@ -1,4 +1,4 @@
-"""The journal of exits: one JSON file for each exit, including exits of removed containers.
+"""The exit journal: one JSON file for each exit, including exits of removed containers.
 
 The file name of a record is `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
 `20260503T140312.250Z-train-85a2c6d12832.json`. Only the owner can read a record: the record's file
@@ -12,10 +12,10 @@ member     value
 `verdict`  the verdict at the time of the exit: `reason`, `confidence` and `summary`
 ========== =====================================================================================
 
-A reader determines the cause again, because the reader's version may support more causes than the
-writer's version. The number and the total size of the records are limited, and the oldest records
-are removed first. A record's file gets its final name only after the file has been written
-completely. Other files in the folder are not changed.
+Programs that read a record derive the cause from the evidence again, because a newer version may
+support more causes. The number and the total size of the records are limited. If a limit is
+exceeded, the oldest records are removed. The file of a record gets its final name after it has been
+written completely. Other files in the folder are not changed.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Entry:
     Attributes:
         path: The path of the record's file.
         evidence: The evidence that was recorded about the exit.
-        reason: The cause of the exit according to the recorded verdict.
+        reason: The cause of the exit, from the recorded verdict.
         confidence: The confidence of the recorded verdict.
-        summary: The recorded verdict, in a sentence.
+        summary: The recorded verdict, as a sentence.
     """
 
     path: Path
@@ -120,7 +120,7 @@ class Journal:
         self._most_bytes = most_bytes
 
     def write(self, evidence: Evidence, verdict: Judgement) -> Path:
-        """Write a record and return the path; the oldest records beyond the limits are removed.
+        """Write a record, remove the oldest records beyond the limits, and return the path.
 
         Raises:
             SourceError: The record cannot be written.
@@ -139,7 +139,7 @@ class Journal:
         return path
 
     def read_entries(self) -> tuple[Entry, ...]:
-        """Read all journal records, the newest first; files that are not records are skipped.
+        """Return all valid records of the journal, the newest first.
 
         Raises:
             SourceError: The journal's folder exists but cannot be read.
@@ -183,7 +183,7 @@ def _name_record(evidence: Evidence) -> str:
 
 
 def _write_json(document: Mapping[str, object]) -> bytes:
-    # A file name can contain bytes that are not valid text.
+    # A file name in the evidence can contain bytes that are not valid UTF-8.
     return json.dumps(document, ensure_ascii=False).encode(errors="replace")
 
 

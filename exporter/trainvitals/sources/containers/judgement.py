@@ -1,4 +1,4 @@
-"""The interface for judging why a container exited; the sources depend on this interface only."""
+"""The interface of verdicts on container exits; the sources depend only on this interface."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Judgement(Protocol):
         ...
 
 
-# A function that judges an exit, such as `trainvitals.verdicts.causes.judge.judge`.
+# A function that returns the verdict on an exit: `trainvitals.verdicts.causes.judge.judge`.
 Judge = Callable[[Evidence], Judgement]

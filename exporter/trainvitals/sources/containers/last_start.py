@@ -1,4 +1,4 @@
-"""Find a container's last start and its end, from the engine's events and the container's state."""
+"""Find a container's last start and exit from the engine's events and the container's state."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _NEVER_RAN = frozenset({"created", "configured", "initialized"})
 
 @dataclass(frozen=True, slots=True)
 class LastStart:
-    """The last time a container was started, and how the container then ended.
+    """A container's last start, and the exit that followed.
 
     Attributes:
         started: The time when the container was started; None if the container was never started or
             the time is unknown.
         ended: The time when the container ended; None if the container is running or has not been
-            started.
+            started, or if the time is unknown.
         exit_code: The container's exit code; None if the container is running or the exit code is
             unknown.
         is_witnessed: Whether the exit code was reported by the event `die`.
-        state: The engine's state of the container; None if the state does not describe this start.
-        events: The engine's events of this start; None if no events are known.
+        state: The container's state according to the engine; None if the state is unknown or
+            describes a later start.
+        events: The engine's events from this start on, and the container's creation; None if no
+            events are known.
         earlier_deaths: The times of the container's earlier exits.
     """
 
@@ -42,10 +44,11 @@ class LastStart:
 
 
 def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]) -> LastStart:
-    """Return the last start that ended, or the current start if the container has a problem now.
+    """Return the last start with an exit, or the current start if the container has a problem.
 
-    The exit code and the time of the end are taken from the event `die` if this event is known,
-    because a later inspection may describe the next start.
+    If no exit is known, the current start is returned. The exit code and the time of the exit are
+    taken from the event `die` if this event is known, because a later inspection may describe the
+    next start.
 
     Args:
         inspection: The engine's current inspection of the container.
@@ -80,8 +83,9 @@ def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]
 def _fails_now(state: State, own: Sequence[ContainerEvent]) -> bool:
     """Return whether a container has a problem after the exit with which `own` begins.
 
-    The container has a problem if it is running again and is paused, is unhealthy or has had an OOM
-    kill; if it could not be restarted; or if it ended again without an event.
+    A running container has a problem if it is paused, is unhealthy or has had an OOM kill since the
+    exit. Otherwise, the container has a problem if it could not be restarted, or if it ended again
+    and no event reported the end.
     """
     if state.status in _RUNS:
         is_killing = any(event.action == "oom" for event in _after_start(own))
@@ -110,7 +114,7 @@ def _judge_by_state(
         return LastStart(started=state.started, state=state, events=events, earlier_deaths=earlier)
     ended = state.finished
     if state.status in _NEVER_RAN:
-        if not (state.error or state.exit_code):  # not started yet
+        if not (state.error or state.exit_code):  # the container has not been started yet
             return LastStart(state=state, events=events, earlier_deaths=earlier)
         ended = own[-1].time if own else inspection.created
     return LastStart(

@@ -1,8 +1,8 @@
-"""The owner of a log, used to decide which lines of the kernel and the host concern the log.
+"""The owner of a log: the program that wrote the log, as far as the log identifies the program.
 
-A log that is supplied together with a kernel log names neither a container nor a control group.
-Lines of the host can then be related to the log only by the log's timestamps and by the PIDs, GPUs
-and program names that occur in the log.
+The owner determines which lines of the kernel log concern the log. A log that is supplied together
+with a kernel log names neither a container nor a control group. Kernel log lines can then be
+related to the log only by the timestamps, PIDs, GPUs and program names in the log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TRAINER = re.compile(
     r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|train|ipython|jupyter",
     re.IGNORECASE,
 )
-# Names of interpreters, with texts that their programs write.
+# Names of interpreters, each with a pattern for text in the logs of its programs.
 _OF_INTERPRETERS = {
     "R": r"\b(?:rscript|r version)\b|\w\.r\b",
     "java": r"\b(?:java|jvm|scala|spark|hadoop)\w{0,40}\b",
@@ -35,7 +35,7 @@ _WORDS = frozenset(
     ("agent", "client", "data", "loss", "main", "master", "model", "server", "step", "task", "test")
 )
 _LEAST_NAME = 4
-# A kernel line that a monitor printed into the log names processes of other programs.
+# Kernel lines that a monitoring program copied into the log, which name other programs' processes.
 _OF_KERNEL = re.compile(
     r"oom-kill:|invoked oom-killer|: Killed process [0-9]|oom_reaper: |NVRM: Xid"
     r"|^\[ {0,8}[0-9]{1,9}\.[0-9]{6}\] | kernel: "
@@ -62,7 +62,7 @@ _ABOUT_GPU = re.compile(r"gpu|cuda|nvidia|nvrm", re.IGNORECASE)
 _SEVERAL = re.compile(
     r"\b(?:rank\W{0,2}|worker-|task:)[1-9]|\bworld.?size\W{1,3}(?:[2-9]|[1-9][0-9])", re.IGNORECASE
 )
-# Xid codes of errors caused by the program that they name, not by the GPU.
+# Xid codes of errors that are caused by the program named in the error, not by the GPU.
 _OF_PROGRAMS = frozenset({13, 31, 32, 43, 45, 69, 94})
 _NAME = re.compile(r"\bname=([^,<]{1,40})")
 _CRASHED = re.compile(
@@ -74,7 +74,8 @@ _VICTIM = re.compile(
     r"|: Killed (/\S{1,400})"
 )
 _KILLED_UNIT = ": systemd-oomd killed"
-# Units that run one desktop program or one service, and names of units that run users' jobs.
+# systemd units that run one desktop program or one service, and words in the names of units that
+# run users' jobs.
 _UNIT = re.compile(r"(?:^|/)(?:app-[^\s/]{1,200}\.(?:scope|service)|[\w.\\-]{1,100}\.service)$")
 _HOLDS_JOBS = re.compile(
     r"term|vte-spawn|konsole|tilix|kitty|alacritty|tmux|screen|code|pycharm|jupyter|python|torch|train|run-|docker"
@@ -83,20 +84,20 @@ _HOLDS_JOBS = re.compile(
 )
 _BEFORE_SECONDS, _AFTER_SECONDS, _DAY_SECONDS = 60.0, 3600.0, 86_400.0
 _LEAST_AFTER_SECONDS, _MOST_GAPS, _FEW_GAPS, _RECENT_LINES = 300.0, 3.0, 10, 200
-# The possible time differences in hours: the container may use UTC and the host a local time zone,
-# or the reverse.
+# The possible time differences in hours, if the container uses UTC and the host uses a local time
+# zone, or the reverse.
 _ZONES = (*range(1, 15), 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75)
 # The maximum time between an event and the last log line of the program that the event ended.
 _EARLIER_SECONDS, _LATER_SECONDS = 30.0, 60.0
-# The time for which ranks that wait for a killed rank may write lines: the timeouts of collective
-# operations.
+# The time for which the other ranks may continue to log after a rank was killed. They wait for the
+# killed rank until a collective operation times out.
 _LAST_WORDS_SECONDS = 1000.0
 # PIDs in a container's PID namespace are small, and a child's PID is close to the parent's PID.
 LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
 # Workers that are restarted repeatedly have larger PIDs, up to the kernel's default limit.
 _MOST_LATER = 65_536
 # If a log continues at its usual pace for this time after a kill, the log is not from the killed
-# program, because the other ranks of that program would wait for the killed rank in silence.
+# program. The other ranks of the killed program would log nothing while they wait for the rank.
 _PACE_SECONDS, _PACE_LINES, _MOST_PACES, _LEAST_PACE_SECONDS = 300.0, 10, 2.0, 30.0
 # If a log continues for this number of lines after a report of a kill, the log is not from the
 # killed program.
@@ -118,29 +119,29 @@ def find_times(lines: Iterable[DatedLine | str], *, zone: str = "") -> tuple[flo
 
 
 def find_zone(text: str) -> str:
-    """Return a kernel log's time zone, such as `+0100`; empty if the log shows no time zone."""
+    """Return a kernel log's time zone, such as `+0100`; empty if it contains no time zone."""
     found = _DATED.search(text)
     return found[1] if found is not None else ""
 
 
 def _read_time(line: DatedLine | str, zone: str) -> float | None:
-    """Return the log collector's timestamp in a line, or else the program's timestamp."""
+    """Return the time that the engine recorded for a line, or else the timestamp in the line."""
     if not isinstance(line, str) and line.time is not None:
         return line.time
     return read_stamp(line if isinstance(line, str) else line.text, zone=zone)
 
 
 def _read_later(line: DatedLine | str) -> float | None:
-    """Return the time of a timestamp with a time zone at any position in a line."""
+    """Return the first timestamp with a time zone in a line, at any position."""
     found = _LATER_STAMP.search(line if isinstance(line, str) else line.text)
     return None if found is None else _parse(found)
 
 
 def read_stamp(text: str, *, zone: str = "") -> float | None:
-    """Return the timestamp near the beginning of a text, in Unix seconds; None if none is found.
+    """Return the timestamp near the start of a text, in Unix seconds; None without a timestamp.
 
     Args:
-        text: The text.
+        text: The text to search.
         zone: The time zone of a timestamp that does not contain a time zone; an empty string means
             this machine's time zone.
     """
@@ -164,20 +165,20 @@ class LogOwner:
     """The owner of a log.
 
     Attributes:
-        text: The log without kernel lines; None if no log exists, in which case every kernel line
+        text: The log without kernel lines; None if no log exists. Without a log, every kernel line
             may concern the owner.
         times: The first and the last time in the log; None if the log or the kernel log contains no
             dates.
-        pids: The PIDs named in the log.
-        buses: The PCI addresses of the GPUs named in the log; empty if the log is from one of
-            several ranks, because each rank has its own GPU.
-        survived_kill: Whether the log reports that a program was killed, and continues for a long
-            time after this report.
+        pids: The PIDs in the log.
+        buses: The PCI addresses of the GPUs named in the log. The set is empty if the log is from
+            one of several ranks, because each rank uses a different GPU.
+        survived_kill: Whether the log reports that a program was killed, and contains at least 40
+            lines after this report.
         ends_with_kill: Whether one of the last lines reports that a program was killed.
-        is_end_dated: Whether one of the last lines has a timestamp, so that the last time in the
-            log is the time of the log's end.
-        longest_gap_seconds: The longest time between two successive timestamps among the log's last
-            timestamps. If this time is short, the program ended soon after the last line.
+        is_end_dated: Whether one of the last lines has a timestamp. If so, the log ends at about
+            the last time in `times`.
+        longest_gap_seconds: The longest time between two successive timestamps near the end of the
+            log. If this time is short, the program ended soon after the last line.
         stamps: The timestamps in the log, in Unix seconds and in the order of the log.
     """
 
@@ -193,14 +194,15 @@ class LogOwner:
 
     @property
     def has_log(self) -> bool:
-        """Whether a log of the owner exists."""
+        """Whether the owner's log exists."""
         return self.text is not None
 
     def may_own_kill(self, kill: OomKill) -> bool:
         """Return whether the log may be from a killed process.
 
-        The log contains the PID or the container's ID, or time, process name and PID are possible,
-        and the log does not go on for long after the kill.
+        The result is True if the log contains the process's PID or its container's ID. Otherwise,
+        the time of the kill, the process name and the PID must be consistent with the log, and the
+        log must not continue for long after the kill.
         """
         if self.text is None:
             return True
@@ -216,23 +218,23 @@ class LogOwner:
             and not self._goes_on_after(kill.time)
             and self._may_name(kill.task)
             and (
-                # A container may have a separate PID namespace.
+                # In a container, the PIDs in the log may be from a separate PID namespace.
                 (self.ends_with_kill and id_ is not None)
                 or not self._is_foreign_pid(kill.pid, _MOST_LATER)
             )
         )
 
     def may_own_process(self, task: str, pid: int) -> bool:
-        """Return whether the log may be from a process, according to the PID or the name."""
+        """Return whether the log contains a process's PID or may be from a program of that name."""
         return self.text is None or pid in self.pids or self._may_name(task)
 
     def select_xids(self, xids: Sequence[XidError]) -> tuple[XidError, ...]:
-        """Return the GPU errors that may concern the log's program, by GPU, process and time."""
+        """Return the GPU errors whose GPU, process and time are consistent with the log."""
         if self.text is None:
             return tuple(xids)
         near = [xid for xid in xids if xid.pid in self.pids or self._may_be_on(xid)]
         own = [xid for xid in near if self._may_own_xid(xid)]
-        # An error without a process name belongs to the process that the GPU's other errors name.
+        # An error without a process name is attributed to the process in the GPU's other errors.
         others = {xid.bus_id for xid in near} - {
             xid.bus_id for xid in own if _NAME.search(xid.text)
         }
@@ -251,7 +253,7 @@ class LogOwner:
         return is_named and not self._is_foreign_pid(xid.pid, _MOST_CHILDREN)
 
     def select(self, lines: Sequence[DatedLine]) -> tuple[DatedLine, ...]:
-        """Return the host's lines that may concern the log's program."""
+        """Return the lines of the host's log that may concern the program that wrote the log."""
         if self.text is None:
             return tuple(lines)
         near = [line for line in lines if line.time is None or self.may_be_at(line.time)]
@@ -275,7 +277,7 @@ class LogOwner:
         return not (_names_victim(text) and is_other)
 
     def _goes_on_after(self, time: float) -> bool:
-        """Return whether the log begins before a time and continues long, or steadily, after it."""
+        """Return whether the log spans a time and continues long or at its usual pace after it."""
         if self.times is None:
             return False
         first, last = self.times
@@ -284,7 +286,7 @@ class LogOwner:
         return time < last - _LAST_WORDS_SECONDS or self._keeps_pace_after(time)
 
     def _keeps_pace_after(self, time: float) -> bool:
-        """Return whether lines follow a time for minutes, without longer pauses than before."""
+        """Return whether the log continues for 5 minutes after a time at its usual pace."""
         before = [stamp for stamp in self.stamps if stamp <= time]
         after = [stamp for stamp in self.stamps if stamp > time]
         if len(before) <= _PACE_LINES or len(after) < _PACE_LINES:
@@ -295,7 +297,10 @@ class LogOwner:
         return _find_gap((time, *after)) <= usual
 
     def may_be_at(self, time: float) -> bool:
-        """Return whether a time is near the log's times, or near its end in another time zone."""
+        """Return whether a time is within or near the log's times.
+
+        A time that is near the log's end in another time zone is also accepted.
+        """
         if self.times is None:
             return True
         first, last = self.times
@@ -322,10 +327,11 @@ class LogOwner:
 
 
 def _is_shifted(seconds: float) -> bool:
-    """Return whether an event may be at the end of a log that is written in another time zone.
+    """Return whether an event may be at the end of a log with times in another time zone.
 
     Args:
-        seconds: The apparent time from the last line of the log to the event, in seconds.
+        seconds: The time from the last line of the log to the event if both used the same time
+            zone, in seconds.
     """
     shifts = (sign * hours * 3600 for hours in _ZONES for sign in (1, -1))
     return any(-_EARLIER_SECONDS <= seconds - shift <= _LATER_SECONDS for shift in shifts)

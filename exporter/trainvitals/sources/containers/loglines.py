@@ -1,16 +1,17 @@
-"""Keep the last log lines of containers, which are read while the containers are running.
+"""Keep the last log lines of containers by reading the logs while the containers are running.
 
 When a container that was started with `--rm` ends, the engine removes the container's log before
-the log can be read. The logs of watched containers are therefore followed from the container's
+the log can be read. The log of a watched container is therefore followed from the container's
 start.
 
 Following requires one connection for each container, and one thread in total. The thread pauses ten
-times as long as it works, so it never uses more than about a tenth of a core. During a pause the
-engine waits, but the container does not: the engine reads from the log file, independently of the
-container's writes, and keeps the file open even if the file is rotated in the meantime. If a
-container writes faster than its log can be read for ten seconds, the log is no longer followed.
-Instead, the container's last log lines are read every 30 seconds, so the very last lines may be
-missing if the container was started with `--rm`.
+times as long as it works, so it never uses more than about a tenth of a core. A pause delays the
+engine but not the container, because the engine reads from the log file, independently of the
+container's writes. The engine keeps the file open even if the file is rotated in the meantime.
+
+If a container writes faster than its log can be read for ten seconds, the log is no longer
+followed. Instead, the container's last log lines are read every 30 seconds. The very last lines may
+then be missing if the container was started with `--rm`.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from trainvitals.sources.containers.framing import FramingError, LastLines, LogD
 from trainvitals.sources.containers.stream import Stream
 
 _OK = 200
-_ROUND_BYTES = 1 << 15  # the maximum per container and round
-# A full pipe is refilled as soon as it has room; a pipe that is not refilled has been read.
+_ROUND_BYTES = 1 << 15  # the maximum number of bytes read from each container per round
+# The engine refills a full pipe as soon as it has room. If a pipe is not refilled, the log has been
+# read to its current end.
 _FULL_BYTES = 1 << 10
 _REFILL_SECONDS = 0.02
 _REST_SECONDS = 0.1
 _REST_RATIO = 10
-_MOST_BYTES = 1 << 16  # the maximum total size of the lines of a container
+_MOST_BYTES = 1 << 16  # the maximum total size of a container's lines
 _RETRY_SECONDS = 10.0
 _FLOOD_SECONDS = 10.0
 _POLL_SECONDS = 30.0
-_EARLY_SECONDS = 0.2  # no engine restarts a container this soon after its end
+_EARLY_SECONDS = 0.2  # engines wait longer before they restart a container
 _JOIN_SECONDS = 1.0
 
 
@@ -46,21 +48,21 @@ class _Followed:
 
     Attributes:
         container: The ID of the container.
-        since: The time of the container's last start; None if all log lines are kept.
+        since: The time of the container's last start; None to keep the log lines of all starts.
         lines: The container's last log lines; None if the log has not been requested yet or cannot
             be read.
         decoder: The decoder for the log's stream.
-        is_fresh: Whether nothing has been received yet from the current stream, which begins at the
-            same time in the log as the previous stream.
+        is_fresh: Whether no data has been received from the current stream yet. The stream begins
+            at the same time in the log as the previous stream, so its first data replaces `lines`.
         stream: The current stream of the log; None if no stream is open.
         due: The time at which to open the next stream or to poll the log; None if neither is
             planned.
         read_at: The time when the log was last read.
-        behind_seconds: The time in which the container has written faster than the log was read,
-            minus the time in which the container has not.
+        behind_seconds: The time in which the container wrote faster than the log was read, minus
+            the time in which it did not; at least 0.
         is_flooding: Whether the log is polled instead of followed, because the container writes
             faster than the log can be read.
-        ended: An event that is set when the end of the log was reached or the log cannot be read.
+        ended: An event that is set when the log has been read to its end or cannot be read.
     """
 
     __slots__ = (
@@ -99,21 +101,20 @@ class _Followed:
 class LogRing:
     """Keeps the last log lines of the watched containers.
 
-    Any thread may call the methods of this class. Only `await_end` and `close` block, and no
-    request is sent on the caller's thread.
+    Any thread may call the methods of this class. Only `await_end` and `close` block. All requests
+    are sent by the thread of this object.
 
     Args:
         client: The client for the container engine.
-        most_containers: The maximum number of containers that are followed at the same time. An
-            additional container replaces the oldest container that has ended, otherwise the oldest
-            container.
+        most_containers: The maximum number of containers that are followed at the same time. Beyond
+            this number, a new container replaces the oldest container that has ended or, if no
+            container has ended, the oldest container.
         most_lines: The maximum number of log lines that are kept for each container.
-        retry_seconds: The time after which the engine is asked again for a log that could not be
-            followed.
+        retry_seconds: The time after which a failed request for a log is repeated, in seconds.
         flood_seconds: The maximum time, in seconds, for which a container may write faster than its
             log is read.
         poll_seconds: The interval at which a container's last log lines are read after
-            `flood_seconds` was exceeded.
+            `flood_seconds` was exceeded, in seconds.
     """
 
     def __init__(
@@ -156,9 +157,9 @@ class LogRing:
 
         Args:
             container: The container's full ID.
-            since: The time of the container's last start; None to keep all lines. Earlier lines are
-                dropped, except for lines written shortly before this time, because the container
-                may write its first lines before the engine determines the time of the start.
+            since: The time of the container's last start; None to keep all lines. Lines that were
+                written more than 0.2 s before this time are dropped. The container may write its
+                first lines before the engine determines the time of the start.
         """
         now = time.monotonic()
         with self._lock:
@@ -193,8 +194,8 @@ class LogRing:
         """Wait until a container's log has been read to the end.
 
         Returns:
-            Whether the end of the log was reached or the log cannot be read. The result is False if
-            the container is not watched or the wait timed out.
+            True if the log has been read to its end or cannot be read; False if the container is
+            not watched or the wait timed out.
         """
         with self._lock:
             followed = self._followed.get(container)
@@ -226,7 +227,7 @@ class LogRing:
     def _wake(self) -> None:
         try:
             self._wake_sender.send(b"!")
-        except OSError:  # the pipe is full, which also wakes the thread, or is closed
+        except OSError:  # the pipe is closed, or is full and wakes the thread anyway
             return
 
     def _run(self) -> None:
@@ -279,7 +280,7 @@ class LogRing:
                     self._open(followed)
             except EngineError as error:
                 if error.status is None:
-                    # The engine does not answer, so requests for the other logs would fail as well.
+                    # The engine does not answer, so requests for other logs would also fail.
                     _put_off(due, time.monotonic() + self._retry_seconds)
                     return
                 followed.due = None
@@ -347,7 +348,7 @@ class LogRing:
             followed.lines.add(followed.decoder.feed(data))
 
     def _end_stream(self, followed: _Followed, stream: Stream) -> None:
-        """Close a stream that has ended, and retry later if the end was premature."""
+        """Close a stream that has ended; request the log again later if it was interrupted."""
         self._close_stream(followed)
         is_refused = stream.status not in {_OK, None}
         with self._lock:

@@ -1,4 +1,4 @@
-"""Find a container by name or ID, and the recent ends of containers and processes."""
+"""Find containers by name or ID, recent container exits, and recent OOM kills."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OVER = frozenset({"exited", "dead", "stopped", "created"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A container that is known to one of the sources.
+    """A container that appears in one of the sources.
 
     Attributes:
         id: The container's ID.
@@ -40,12 +40,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of a container.
+    """An exit of a container.
 
     Attributes:
         id: The container's ID.
         name: The container's name.
-        time: The time when the container ended.
+        time: The time of the exit, in seconds since 1970.
     """
 
     id: str
@@ -60,7 +60,8 @@ def find_container(survey: Survey, words: str) -> Candidate | None:
     is None if no container matches.
 
     Raises:
-        ConfigurationError: More than one container matches.
+        ConfigurationError: No container has the name, and the ID prefix or the service matches
+            containers with different names.
     """
     candidates = list(list_candidates(survey))
     named = [known for known in candidates if known.name == words]
@@ -80,7 +81,7 @@ def find_container(survey: Survey, words: str) -> Candidate | None:
 
 
 def list_candidates(survey: Survey) -> Iterator[Candidate]:
-    """Yield every known container once; containers that still exist come first."""
+    """Yield every known container once, beginning with the containers in the engine's list."""
     seen = set()
     for known in _list_all(survey):
         if known.id and known.id not in seen:
@@ -89,7 +90,7 @@ def list_candidates(survey: Survey) -> Iterator[Candidate]:
 
 
 def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str:
-    """Return known names that are similar to an unknown name, or otherwise the newest names."""
+    """Return a list, as text, of names similar to an unknown name, or else of the newest names."""
     names = list(dict.fromkeys([*(known.name for known in list_candidates(survey)), *others]))
     near = difflib.get_close_matches(words, names, _MOST_NAMES, 0.5)
     near = near or [name for name in names if words in name] or names
@@ -97,9 +98,9 @@ def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str
 
 
 def find_ends(survey: Survey, since: float) -> list[End]:
-    """Return all known ends of containers since a given time, the most recent first.
+    """Return all known container exits since a given time, the most recent first.
 
-    The ends are found in the journal, in the engine's answers and in the kernel log.
+    The exits are read from the journal, from the engine's answers and from the kernel log.
     """
     ends: list[End] = []
     for source in (_list_journal(survey), _list_events(survey)):
@@ -162,7 +163,7 @@ def _list_events(survey: Survey) -> Iterator[End]:
 
 
 def _list_states(survey: Survey, since: float, ends: Sequence[End]) -> Iterator[End]:
-    """Yield the ends and failed starts that the engine's states show and that are not known yet."""
+    """Yield exits and failed starts from the states of containers that are not in `ends`."""
     if survey.client is None:
         return
     known = {end.id for end in ends}
@@ -170,7 +171,7 @@ def _list_states(survey: Survey, since: float, ends: Sequence[End]) -> Iterator[
     for listing in [each for each in over if each.id not in known][:_MOST_INSPECTED]:
         try:
             inspection = parse_inspection(survey.client.inspect(listing.id))
-        except EngineError:  # removed in the meantime, or refused by a proxy
+        except EngineError:  # the container was removed, or a proxy refused the request
             continue
         state = inspection.state
         ended = state.finished

@@ -1,4 +1,4 @@
-"""Start the threads that watch containers; imported only on machines with containers."""
+"""Start the threads that watch containers; imported only if the machine has containers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class ContainerMonitor:
-    """Watches all containers; the threads are started when the object is created."""
+    """Watches all containers with threads that are started when the object is created."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ContainerMonitor:
             handler,
             tasks,
             journal=journal,
-            # The first sample may have been taken before any container was known.
+            # Sample again, in case the first sample was taken before any container was known.
             on_first=lambda: self._schedule.call_after(0.0, self._sampler.sample),
             clock=clock,
         )
@@ -146,7 +146,7 @@ class ContainerMonitor:
             ends["events"] = self._follower.close
         if self._ring is not None:
             ends["logs"] = self._ring.close
-        pool = WorkerPool(name="container-end", limit=len(ends))  # each call may hang
+        pool = WorkerPool(name="container-end", limit=len(ends))  # each of these calls may block
         pool.gather(ends, _CLOSE_SECONDS)
         pool.close()
 
@@ -191,8 +191,8 @@ def start_monitor(
         roots: The paths of the host's file systems.
         accelerators: The source of the processes that use an accelerator; None to report no
             accelerators.
-        environ: The environment, from which the journal's folder and the certificates for an
-            engine's TCP address are determined.
+        environ: The environment, which determines the journal's folder and the certificates for an
+            engine's TCP address.
         judge: A function that returns the verdict on a container exit.
         clock: A function that returns the time, in seconds since 1970.
 

@@ -17,7 +17,7 @@ from trainvitals.sources.containers.pod_listing import describe_listing, is_list
 
 _KEY = re.compile(r"( *)([^:\s][^:]{0,60}):(?:\s+(\S.*)?)?$")
 _SECTIONS = frozenset({"Init Containers", "Containers", "Ephemeral Containers"})
-# The lines that can follow a message in `kubectl describe`; other lines belong to the message.
+# The lines that end a message in `kubectl describe`; any other line continues the message.
 _AFTER_MESSAGE = re.compile(
     r" *(?:Exit Code|Signal|Started|Finished|Ready|Restart Count|State|Last State): "
     r"|(?:SeccompProfile|IPs?|Controlled By|Created By|NominatedNodeName|(?:Init |Ephemeral )?Containers"
@@ -39,7 +39,7 @@ _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
-# The event that explains why a container was not created or started, unlike the state.
+# The event that explains why a container was not created or started; the state does not.
 _REFUSED = re.compile(r"\s{1,8}Warning {1,8}Failed {1,20}[^\n]{1,80}? Error: (\S+ \S.*)")
 # The reasons why a pod fails as a whole.
 _ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
@@ -78,7 +78,7 @@ class _Container:
     def is_ready(self) -> bool:
         """Whether the container is running, is ready and was not restarted recently.
 
-        The last end of a container that is ready is no longer relevant.
+        The last exit of such a container is no longer relevant.
         """
         runs = self.get("State") == "Running" and self.get("Ready") == "True"
         return runs and not self.was_restarted_lately
@@ -90,10 +90,10 @@ class _Container:
 
     @property
     def ending(self) -> str:
-        """The state that records the container's end: `State` or `Last State`; otherwise empty.
+        """The name of the state that describes the container's exit: `State` or `Last State`.
 
-        The result is an empty string if neither state records an end. `Last State` is considered
-        only if `is_ready` is False.
+        The name is empty if neither state describes an exit. `Last State` is considered only if
+        `is_ready` is False.
         """
         states = ("State",) if self.is_ready else ("State", "Last State")
         return next((name for name in states if self.get(name) == "Terminated"), "")
@@ -104,12 +104,12 @@ class _Container:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the container is waiting for something other than the init containers."""
+        """Whether the container is waiting, but not for the init containers."""
         return self.get("State") == "Waiting" and self.get("State/Reason") != "PodInitializing"
 
     @property
     def is_over(self) -> bool:
-        """Whether the container is an init container that succeeded, which does not end the pod."""
+        """Whether the container is an init container that ended successfully."""
         return self.is_init and self.ending == "State" and not self.has_failed
 
 
@@ -126,8 +126,9 @@ def _is_description(text: str) -> bool:
 def parse_pod(text: str) -> Evidence:
     """Return the evidence about a pod's failed container.
 
-    If no container has failed, the first container that is waiting or has ended is chosen,
-    otherwise the first container that was restarted, otherwise the first container.
+    If no container has failed, the evidence describes the first container that is waiting or has
+    ended, otherwise the first container that was restarted, otherwise the first container. Sidecars
+    are considered only if no other container has a problem.
 
     Raises:
         ValueError: The text is not a pod description.
@@ -162,12 +163,12 @@ def parse_pod(text: str) -> Evidence:
 
 
 def is_pending(evidence: Evidence) -> bool:
-    """Return whether the evidence is about a pod whose containers have not started yet."""
+    """Return whether the evidence describes a pod in the phase `Pending`."""
     return any(_PENDING.match(line) for line in evidence.pod or ())
 
 
 def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, with the continuation lines of messages and events joined to the first line."""
+    """Yield lines, with each multi-line message or event joined into one line."""
     held, is_open, has_events = "", False, False
     for line in map(str.rstrip, lines):
         if has_events:
@@ -187,13 +188,13 @@ def _join(lines: Iterable[str]) -> Iterator[str]:
 
 
 def parse_quantity(text: str) -> int | None:
-    """Return a quantity such as `8Gi` as a number of bytes; None for any other text."""
+    """Return a quantity such as `8Gi` as a number of bytes; None if the text is not a quantity."""
     found = _QUANTITY.match(text)
     return read_count(float(found[1]) * _UNITS[found[2] or ""]) if found else None
 
 
 def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]:
-    """Return the values and the containers in the description of a pod."""
+    """Return a pod's top-level values and its containers from the pod's description."""
     heads: dict[str, str] = {}
     containers: list[_Container] = []
     section, outer = "", ""
@@ -231,7 +232,7 @@ def find_failing_sidecar(pod: Iterable[str]) -> str:
 
 
 def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
-    """Return the sidecars that are not running although the main container is running."""
+    """Return the sidecars that are not running while the main container is running."""
     own = [each for each in containers if not each.is_init]
     running = [each for each in own if each.is_ready and not _SIDECAR.search(each.name)]
     has_accelerator = any(each.has_accelerator for each in running)
@@ -257,7 +258,7 @@ def _choose(containers: Sequence[_Container]) -> _Container:
 
 
 def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
-    """Return the containers with a problem: failed, then waiting or ended, then restarted."""
+    """Return the failed containers, then the waiting or ended, then the restarted containers."""
     failed = [each for each in containers if each.has_failed]
     waiting = [each for each in containers if each.is_waiting or each.ending == "State"]
     restarted = [each for each in containers if each.get("Last State")]
@@ -265,7 +266,7 @@ def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
 
 
 def _read_settings(container: _Container) -> Settings | None:
-    """Return a container's settings; None for a table of pods, which contains no settings."""
+    """Return a container's settings; None if the text was a table of pods without settings."""
     if not container.get("Image"):
         return None
     return Settings(memory_limit_bytes=parse_quantity(container.get("Limits/memory")))
@@ -291,9 +292,9 @@ def _read_number(text: str) -> int | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Parse a time into Unix seconds; return None for other text and for the year 1.
+    """Return a time in Unix seconds; None if the text is not a time or its year is 1.
 
-    A time in the year 1 means that the event has never happened.
+    Kubernetes writes a time in the year 1 for an event that has never happened.
     """
     if _LONG_AGO.search(text):  # the parser would read the year 1 as a year of this century
         return None

@@ -1,7 +1,7 @@
-"""Convert other kubectl output about pods to the format of `kubectl describe pod`.
+"""Convert the output of `kubectl get pod` to the format of `kubectl describe pod`.
 
 The input is a document from `kubectl get pod -o yaml` or `-o json`, or the table from `kubectl get
-pods`. If the input contains several pods, the first pod with a problem is chosen.
+pods`. If the input contains several pods, the first pod with a problem is converted.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _EXIT_CODES = {"OOMKilled": "137", "Completed": "0", "Succeeded": "0"}
 
 
 def is_listing(text: str) -> bool:
-    """Return whether a text is a document or a table about pods."""
+    """Return whether a text is a document or a table that `kubectl get pod` wrote."""
     return bool(_read_rows(text) or _read_pods(text[:_MOST_CHARACTERS]))
 
 
 def describe_listing(text: str) -> str:
-    """Convert a document or a table about pods to the format of `kubectl describe pod`."""
+    """Convert the output of `kubectl get pod` to the format of `kubectl describe pod`."""
     rows = _read_rows(text)
     if rows:
         return "\n".join(_describe_row(min(rows, key=_rank)))
     return "\n".join(_describe_pod(min(_read_pods(text[:_MOST_CHARACTERS]), key=_is_well)))
 
 
-@lru_cache(maxsize=1)  # the text is parsed twice
+@lru_cache(maxsize=1)  # `is_listing` and `describe_listing` parse the same text
 def _read_pods(text: str) -> tuple[Document, ...]:
-    """Return the pods with a status in a YAML or JSON document, or () for any other text."""
+    """Return the pods in a YAML or JSON document; empty if the text is not such a document."""
     if not _START.match(text) or not _KIND.search(text) or "status" not in text:
         return ()
     try:
@@ -73,7 +73,7 @@ def _read_pods(text: str) -> tuple[Document, ...]:
 
 
 def _read_rows(text: str) -> list[re.Match[str]]:
-    """Return a text's rows if the whole text is a table of pods, otherwise an empty list."""
+    """Return the rows of a table of pods; empty if the text is not such a table."""
     lines = [line for line in text[:_MOST_CHARACTERS].splitlines() if line.strip()]
     lines = lines[1:] if lines and _COMMAND.match(lines[0]) else lines
     if not lines or not _HEAD.match(lines[0]):
@@ -93,7 +93,7 @@ def _rank(row: re.Match[str]) -> int:
 
 def _describe_row(row: re.Match[str]) -> Iterator[str]:
     stage, _, status = row["status"].rpartition(":")
-    if stage in {"ExitCode", "Signal"}:  # there is no reason
+    if stage in {"ExitCode", "Signal"}:  # the status contains no reason
         stage, status = "", row["status"]
     is_of_pod = _OF_POD.fullmatch(status) is not None
     yield f"Name:         {row['name']}"
@@ -112,7 +112,7 @@ def _describe_row(row: re.Match[str]) -> Iterator[str]:
 
 
 def _describe_status(status: str) -> Iterator[str]:
-    if status in {"Running", "Terminating"} or "/" in status:  # such as `0/2` init containers
+    if status in {"Running", "Terminating"} or "/" in status:  # such as `Init:0/2`
         yield "    State:          Running"
         return
     state = "Waiting" if _WAITING.fullmatch(status) else "Terminated"
@@ -200,7 +200,7 @@ def _line(document: Document, name: str) -> str:
 
 
 def _clean(value: object) -> str:
-    """Return a value as one line of text, or an empty string for a list, a mapping or None."""
+    """Return a value as a line of text; empty if the value is a list, a mapping or None."""
     text = "" if value is None or isinstance(value, dict | list) else str(value)
     return " ".join(text[:_LONGEST_TEXT].split())
 

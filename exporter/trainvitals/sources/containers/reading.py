@@ -17,7 +17,7 @@ Channel = Literal["event", "cgroup", "kernel"]
 class Usage:
     """A container's resource usage, from its control group or from the engine's statistics.
 
-    The counters cover the time since the container's last start. An unknown value is None.
+    The counters start at the container's last start. An unknown value is None.
 
     Attributes:
         time: The time of the reading, in seconds since 1970.
@@ -98,7 +98,7 @@ class Death:
 class ContainerReading:
     """The state of the containers with one name, at the time of a reading.
 
-    The counters cover the time since the exporter first saw the container name. If a container is
+    The counters start when the exporter first observes a container with the name. If a container is
     removed and created again under the same name, the counters continue.
 
     Attributes:
@@ -122,7 +122,8 @@ class ContainerReading:
         usage: The container's resource usage; None if the container is not running or has not been
             sampled yet.
         accelerators: The accelerators that the container's processes use.
-        ends_at: The time when the removed container's series end; None while the container exists.
+        ends_at: The time when the series of the removed container end; None while the container
+            exists.
     """
 
     name: str
@@ -147,16 +148,16 @@ class ContainersReading:
     """The state of all containers on this machine, at the time of a reading.
 
     Attributes:
-        is_there: Whether the machine has a container engine or a container's control group.
+        is_there: Whether the machine has a container engine or any container's control group.
         step: The level of access: 0 if only control groups can be read, 1 if the engine can be
             queried as well, 2 if the kernel log can be read as well.
-        is_connected: Whether the engine's events are being followed now; None if there is no
-            engine.
-        gaps: The number of interruptions of the event stream, in which events may have been missed.
+        is_connected: Whether the engine's event stream is connected; None if there is no engine.
+        gaps: The number of times that the event stream was interrupted. During an interruption,
+            events may have been missed.
         sampled: The time when the control groups were last read; None if the control groups have
             not been read yet.
         containers: The reported containers, sorted by name.
-        omitted: The number of containers that were omitted because of the limit.
+        omitted: The number of containers that were omitted because of the limit on `containers`.
         complaint: The reason why the reading is incomplete, in a sentence; None if the reading is
             complete.
     """

@@ -1,4 +1,4 @@
-"""The registry of all known containers, which are kept until their series end."""
+"""The registry of all known containers; a removed container is kept until its series end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ContainerRegistry:
     """The registry of the containers that exist or were removed recently.
 
     Args:
-        forget_after_seconds: The time for which a removed container is kept.
+        forget_after_seconds: The time for which a removed container is kept, in seconds.
         clock: A function that returns the time, in seconds since 1970.
 
     Attributes:
@@ -34,7 +34,7 @@ class ContainerRegistry:
         self._clock = clock
 
     def find(self, container: str) -> ContainerState | None:
-        """Return the state of the container with a full ID; None if the ID is unknown."""
+        """Return the state of a container by its full ID; None if the ID is unknown."""
         return self._by_id.get(container)
 
     def list_present(self) -> list[ContainerState]:
@@ -42,7 +42,10 @@ class ContainerRegistry:
         return [known for known in self.containers.values() if known.removed is None]
 
     def take_up(self, name: str, container: str) -> ContainerState:
-        """Add a container and return the container's state; the counts of a known name continue."""
+        """Add a container, and return its state.
+
+        If the name is known, the new container continues the counts of the previous container.
+        """
         name = name or container[:_SHORT_ID]
         known = self.containers.get(name)
         if known is None:
@@ -63,8 +66,8 @@ class ContainerRegistry:
     def rename(self, known: ContainerState, name: str) -> None:
         """Record a container's new name, unless another existing container has the name.
 
-        A container that takes a removed container's name continues that container's counts, because
-        Compose renames containers when it recreates a service.
+        If a removed container had the name, the renamed container continues that container's
+        counts, because Compose renames containers when it recreates a service.
         """
         holder = self.containers.get(name)
         if not name or holder is known or (holder is not None and holder.removed is None):

@@ -1,4 +1,4 @@
-"""Sample all containers' control groups periodically, on the schedule's thread."""
+"""Sample the control groups of all containers periodically, on the schedule's thread."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Sampler:
     Args:
         registry: The registry of known containers.
         builder: The evidence builder, which reads the kernel log.
-        client: The client for the container engine, which is used to request statistics if a
-            control group cannot be read. None means that there is no engine; containers are then
-            detected by their control groups.
+        client: The client for the container engine, which returns statistics if a control group
+            cannot be read. If there is no engine, the client is None, and containers are detected
+            by their control groups.
         accelerators: The source of the processes that use an accelerator; None to report no
             accelerators.
         roots: The paths of the host's file systems.
@@ -62,7 +62,7 @@ class Sampler:
         self._files: dict[tuple[str, int | None], GroupFiles] = {}
         self._holders: dict[int, str | None] = {}
         self._sampled: float | None = None
-        # An older engine takes a second for each request, and there may be many containers.
+        # An older engine needs a second to answer a request, and there may be many containers.
         self._pool = WorkerPool(name="container-statistics", limit=_WORKERS)
 
     @property
@@ -155,7 +155,7 @@ class Sampler:
         )
 
     def _join_accelerators(self) -> None:
-        """Update the accelerators that each container's processes use."""
+        """Update each container's list of accelerators that its processes use."""
         latest = self._accelerators.latest if self._accelerators is not None else None
         held: dict[str, list[Identity]] = {}
         holders: dict[int, str | None] = {}
@@ -173,7 +173,7 @@ class Sampler:
 
 
 def _is_of(pid: int | None, container: str, roots: Roots) -> bool:
-    """Return whether a PID belongs to a container; False if the engine runs on another machine."""
+    """Return whether a PID on this machine belongs to a container; False for a remote engine."""
     return pid is not None and container in (read_small(roots.procfs / f"{pid}/cgroup") or "")
 
 

@@ -1,6 +1,7 @@
-"""Make delayed calls on one thread, and calls that wait for an engine on a pool of threads.
+"""Make delayed calls on one thread, and calls that may block on a pool of threads.
 
-Because of the pool, a slow engine delays neither its own events nor the calls that are due.
+Because of the pool, a slow engine delays neither the processing of its events nor the delayed
+calls.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _JOIN_SECONDS = 1.0
 
 
 def report_failure(outcome: Outcome[Result], more: bool = False) -> None:  # noqa: ARG001, FBT001, FBT002 - as `workers.Deliver` has it
-    """Log an error that a task raised; such an error is a bug."""
+    """Log an error that a task raised, which indicates a bug."""
     if outcome.error is not None:
         _log.error("%s failed: %s", outcome.key, outcome.error, exc_info=outcome.error)
 
 
 class Schedule:
-    """Makes short calls at scheduled times; calls that may block belong in a `TaskQueue`.
+    """Makes short calls at scheduled times; a `TaskQueue` makes the calls that may block.
 
     Args:
         name: The name of the thread that makes the calls.
@@ -39,18 +40,18 @@ class Schedule:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which also makes the calls that were scheduled earlier."""
+        """Start the thread, which also makes the calls that were scheduled before the start."""
         self._thread.start()
 
     def call_after(self, seconds: float, task: Callable[[], object]) -> None:
-        """Call a function on the schedule's thread after a number of seconds."""
+        """Call a function once, on the schedule's thread, after a delay in seconds."""
         with self._condition:
             if not self._is_closing:
                 heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), task))
                 self._condition.notify()
 
     def repeat(self, seconds: float, task: Callable[[], object]) -> None:
-        """Call a function immediately, and then repeatedly at an interval of the given seconds."""
+        """Call a function immediately, and again the given number of seconds after each call."""
 
         def turn() -> None:
             try:
@@ -61,7 +62,7 @@ class Schedule:
         self.call_after(0.0, turn)
 
     def close(self) -> None:
-        """Stop the schedule's thread, and drop pending calls."""
+        """Stop the schedule's thread, and cancel pending calls."""
         with self._condition:
             self._is_closing = True
             self._due.clear()
@@ -90,7 +91,7 @@ class TaskQueue:
     """Runs tasks that may block; any thread may submit tasks.
 
     Args:
-        schedule: The schedule on which delayed tasks wait.
+        schedule: The schedule that starts delayed tasks.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -101,7 +102,7 @@ class TaskQueue:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the queue is closed, so that it starts no further tasks."""
+        """Whether the queue is closed and starts no further tasks."""
         return self._is_closed
 
     def do(self, task: Callable[[], object]) -> None:
@@ -111,11 +112,11 @@ class TaskQueue:
             self._pool.wake(1)
 
     def do_after(self, seconds: float, task: Callable[[], object]) -> None:
-        """Run a task on a worker thread after a number of seconds."""
+        """Run a task on a worker thread after a delay in seconds."""
         self._schedule.call_after(seconds, lambda: self.do(task))
 
     def close(self) -> None:
-        """Close the queue, which starts no further tasks but does not interrupt running tasks."""
+        """Stop starting tasks; running tasks are not interrupted."""
         self._is_closed = True
         self._pool.close()
 

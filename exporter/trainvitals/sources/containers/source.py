@@ -1,6 +1,6 @@
 """Read the state of this machine's containers.
 
-Separate threads follow the containers' events from the start of the exporter. A reading returns the
+Separate threads follow the containers' events while the exporter is running. A reading returns the
 data that the threads have collected, and never waits for an engine.
 """
 
@@ -38,8 +38,9 @@ class ContainerOptions:
         journal: The folder of the exit journal; None for the default folder.
         follow: The containers whose logs are followed: `auto` for the containers that are removed
             when they end, `all` for all containers, or `none` for no container.
-        interval_seconds: The interval between samples of the control groups.
-        forget_after_seconds: The time for which the series of a removed container are kept.
+        interval_seconds: The interval between samples of the control groups, in seconds.
+        forget_after_seconds: The time for which the series of a removed container are kept, in
+            seconds.
     """
 
     engine: str | None = None
@@ -52,11 +53,11 @@ class ContainerOptions:
 class ContainerSource:
     """Watches the containers of this machine.
 
-    If the machine has neither an engine nor a container's control group, readings check again for
-    an engine and for containers' control groups, at most once a minute.
+    If the machine has neither an engine nor a container's control group, readings repeat the check
+    at most once a minute.
 
     Args:
-        options: The options for watching containers.
+        options: The options of the container collector.
         judge: A function that returns the verdict on a container exit.
         roots: The paths of the host's file systems.
         accelerators: The source of the processes that use an accelerator; None to report no
@@ -105,7 +106,7 @@ class ContainerSource:
         return ContainersReading(is_there=False) if monitor is None else monitor.read()
 
     def close(self) -> None:
-        """Stop watching containers; the call blocks for at most about a second."""
+        """Stop watching containers; this blocks for at most about a second."""
         with self._lock:
             self._is_closed = True
             monitor, self._monitor = self._monitor, None

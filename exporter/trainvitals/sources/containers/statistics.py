@@ -16,14 +16,14 @@ from trainvitals.sources.containers.documents import (
 from trainvitals.sources.containers.reading import Usage
 
 _NANOSECONDS = 1_000_000_000
-# The kernel's values for "no limit" are about 2^63, or 2^64 - 1.
+# For "no limit", the kernel reports about 2^63 or 2^64 - 1.
 _NO_LIMIT = 1 << 62
 
 
 def parse_statistics(document: Document) -> Usage | None:
     """Parse the engine's answer to `/containers/{id}/stats`.
 
-    The memory limit is not read, because the engine returns the host's memory if there is no limit.
+    The memory limit is not read, because the engine reports the host's memory if there is no limit.
 
     Returns:
         The container's resource usage; None if the container is not running.
@@ -57,13 +57,13 @@ def parse_statistics(document: Document) -> Usage | None:
 
 
 def _find_inactive_file(parts: Document) -> int | None:
-    inactive = get_number(parts, "total_inactive_file")  # control groups version 1
+    inactive = get_number(parts, "total_inactive_file")  # cgroup v1
     return get_number(parts, "inactive_file") if inactive is None else inactive
 
 
 def _find_unreclaimable(parts: Document) -> int | None:
     if "total_rss" in parts:
-        # cgroup v1 counts shared memory in the anonymous lists; the API has no member for shared
+        # cgroup v1 counts shared memory as anonymous memory, and the API has no member for shared
         # memory alone.
         names = ["total_inactive_anon", "total_active_anon", "total_unevictable"]
     else:
@@ -84,7 +84,7 @@ def _sum_blocks(document: Document, operation: str) -> int | None:
     found = [
         get_number(as_mapping(entry), "value") or 0
         for entry in entries
-        if get_text(as_mapping(entry), "op").lower() == operation  # `Read` on version 1
+        if get_text(as_mapping(entry), "op").lower() == operation  # cgroup v1 writes `Read`
     ]
     return sum(found) if found else None
 

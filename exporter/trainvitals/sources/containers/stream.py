@@ -15,8 +15,8 @@ _RECEIVE_BYTES = 1 << 16
 class Stream:
     """A streamed answer from a container engine, on its own connection.
 
-    Only one thread may receive from a stream. Any thread may close the stream, which immediately
-    ends a wait in the receiving thread.
+    Only one thread may receive from a stream. Any thread may close the stream; a pending call to
+    `receive` then returns immediately.
 
     Args:
         connection: The connection over which the request was sent.
@@ -28,37 +28,37 @@ class Stream:
     def __init__(self, connection: socket.socket, decoder: AnswerDecoder) -> None:
         self._socket = connection
         self._decoder = decoder
-        self._early = b""  # the part of the body that arrived with the head
+        self._early = b""  # the bytes of the body that arrived with the headers
         self._lock = Lock()
         self._receiving = False
         self._closed = False
 
     @property
     def status(self) -> int | None:
-        """The HTTP status of the answer; None before the answer's head has been received."""
+        """The HTTP status of the answer; None before the answer's headers have been received."""
         return self._decoder.status
 
     @property
     def is_complete(self) -> bool:
-        """Whether the complete answer was received, according to `AnswerDecoder.is_complete`."""
+        """Whether the complete answer has been received; see `AnswerDecoder.is_complete`."""
         return self._decoder.is_complete
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the answer declares its end; otherwise the answer ends with the connection."""
+        """Whether the answer's headers specify the end of the body; see `AnswerDecoder`."""
         return self._decoder.ends_by_itself
 
     def fileno(self) -> int:
-        """Return the connection's file descriptor, to wait on; -1 if the stream is closed."""
+        """Return the connection's file descriptor, for use with selectors; -1 if it is closed."""
         return self._socket.fileno()
 
     def await_head(self, patience_seconds: float) -> None:
-        """Wait until the answer's head has been received.
+        """Wait until the answer's headers have been received.
 
         Raises:
-            TimeoutError: The answer's head did not arrive in time.
+            TimeoutError: The headers did not arrive in time.
             FramingError: The received bytes are not an HTTP answer, or the connection was closed
-                before the head was received.
+                before the headers were received.
         """
         until = time.monotonic() + patience_seconds
         while self.status is None:
@@ -76,8 +76,8 @@ class Stream:
             patience_seconds: The maximum time to wait, in seconds; 0 to return immediately.
 
         Returns:
-            The received bytes, which are empty at the end of the stream; None if no bytes arrived
-            in time.
+            The received bytes; empty at the end of the stream, and None if no bytes arrived in
+            time.
 
         Raises:
             FramingError: The received bytes are not an HTTP answer.
@@ -115,7 +115,7 @@ class Stream:
         except (TimeoutError, BlockingIOError):
             return None
         except OSError as error:
-            # Compared by name: ssl is slow to import and is loaded only for TLS connections.
+            # The name is compared, because `ssl` is slow to import and is loaded only for TLS.
             return None if type(error).__name__ == "SSLWantReadError" else b""
         finally:
             self._end_receiving()

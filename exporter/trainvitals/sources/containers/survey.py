@@ -24,7 +24,7 @@ from trainvitals.sources.host.memory import read_memory
 KMSG = Path("/dev/kmsg")
 # The journal folder of an exporter that runs as root.
 _SYSTEM_JOURNAL = Path("var/lib/trainvitals/deaths")
-# A longer timeout is better for a user than an error when the engine is busy.
+# If the engine is busy, a user would rather wait than get an error.
 _PATIENCE_SECONDS = 5.0
 
 
@@ -39,10 +39,10 @@ class Survey:
         engine: The name and version of the engine, which is `docker` or `podman`; empty if the
             engine is unknown.
         engine_root: The engine's data folder; empty if the folder is unknown.
-        is_local: Whether the engine runs on this machine, so that this machine's kernel log and
-            control groups concern the containers.
+        is_local: Whether the engine runs on this machine. If not, this machine's kernel log and
+            control groups do not concern the containers.
         listings: The engine's list of all containers, running or not.
-        events: The events that the engine still keeps; None if the events could not be read.
+        events: The events that the engine still stores; None if the events could not be read.
         entries: The records in the journal, the newest first.
         journal: The folder of the journal.
         kernel: The events in the kernel log; None if the kernel log cannot be read.
@@ -84,7 +84,7 @@ def survey_machine(
     kmsg: Path = KMSG,
     clock: Callable[[], float] = time.time,
 ) -> Survey:
-    """Query all sources, and record each source that cannot be read as a gap.
+    """Query all sources; a source that cannot be read is recorded in `gaps`.
 
     Args:
         engine: The engine's address, or `none` for no engine; None to detect an engine.
@@ -121,7 +121,7 @@ def _read_journal(survey: Survey, folder: Path) -> Survey:
 
 
 def read_kernel(kmsg: Path = KMSG) -> tuple[KernelNews | None, tuple[Gap, ...]]:
-    """Return the kernel log's records, or None and the gaps if the kernel log cannot be read."""
+    """Return the kernel log's events and no gaps, or None and a gap if the log is unreadable."""
     with closing(KernelLog(kmsg)) as log:
         if log.is_readable:
             return log.read(), ()
@@ -156,7 +156,7 @@ def _ask_engine(
 def _ask_info(survey: Survey, client: EngineClient) -> Survey:
     try:
         info = client.info()
-    except EngineError:  # a proxy may refuse the request; the engine is then assumed to be local
+    except EngineError:  # refused by a proxy; the engine is assumed to be local
         return survey
     memory = get_number(info, "MemTotal")
     return replace(

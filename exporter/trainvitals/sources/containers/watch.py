@@ -1,9 +1,9 @@
-"""Track every container from its creation to its removal, by the engine's events.
+"""Track every container from its creation to its removal with the engine's events.
 
-Events arrive on one thread and only update the registry. The requests that follow from events are
-made by a few worker threads, so that a slow engine delays no event. An event can arrive twice, or
-after the event's effect was found in the engine's list; nevertheless, each start and each end is
-counted once.
+The thread that receives events only updates the registry. Any requests that an event requires are
+sent by a few worker threads, so a slow engine does not delay later events. An event can arrive
+twice, or after the engine's list has already shown its effect. Nevertheless, each start and each
+exit is counted once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainvitals.sources.containers.inspector import Inspector
 from trainvitals.sources.containers.registry import ContainerRegistry
 from trainvitals.sources.containers.schedule import TaskQueue
 
-# The inspection of a container shows a failed start within moments, but no event reports it.
+# No event reports a failed start, but an inspection shows it soon after the container's creation.
 _START_LOOKS_SECONDS = (0.5, 2.0, 10.0)
 _SAME_SECONDS = 2.0
 _EARLY_SECONDS = 1.0
@@ -72,7 +72,7 @@ class Watch:
         self._clock = clock
 
     def take_event(self, event: ContainerEvent) -> None:
-        """Update the registry from an event, and schedule the tasks that follow from the event."""
+        """Update the registry from an event, and schedule the tasks that the event requires."""
         with self._registry.lock:
             known = self._find(event)
             if known is None:
@@ -96,7 +96,7 @@ class Watch:
                     self._change(known, action, event.action)
 
     def note_gap(self, why: str) -> None:
-        """Record that the event stream was interrupted, so that events may have been missed."""
+        """Record that the event stream was interrupted and that events may have been missed."""
         _log.info("the engine's events were cut off: %s", why)
         now = self._clock()
         with self._registry.lock:
@@ -124,10 +124,11 @@ class Watch:
         return known
 
     def _take_up(self, event: ContainerEvent) -> ContainerState | None:
-        """Add the container that an event is about, and return the container's state.
+        """Add the container that an event concerns to the registry, and return its state.
 
-        The result is None if the event reports the container's removal, or if the event reports
-        neither its creation nor its start and another existing container has the name.
+        The container is not added, and the result is None, if the event reports the container's
+        removal. The same applies if another existing container has the name, unless the event
+        reports a creation or a start.
         """
         holder = self._registry.containers.get(event.name)
         if holder is not None and holder.removed is None:
@@ -146,7 +147,7 @@ class Watch:
     def _create(self, known: ContainerState, event: ContainerEvent) -> None:
         known.attempt.events.append(event.to_evidence())
         if known.attempt.is_found or known.attempt.started is not None:
-            return  # a repeated event; the container has changed since then
+            return  # the event is outdated, because the container has changed since
         known.status = "created"
         known.restarts = known.restarts or 0
         self._tasks.do(lambda: self._inspector.refresh(known, event.id))
@@ -213,14 +214,14 @@ class Watch:
 def find_log_start(known: ContainerState, started: float) -> float | None:
     """Return the time from which a container's log belongs to a new start; None for the whole log.
 
-    The returned time precedes the start, because a process may write before the engine sends the
-    event.
+    The returned time precedes the start, because a process may write to its log before the engine
+    sends the event.
     """
     return max(known.earlier[-1], started - _EARLY_SECONDS) if known.earlier else None
 
 
 def _choose_attempt(known: ContainerState, event: ContainerEvent) -> Attempt:
-    """Return the start that an event belongs to, which may not be the container's latest start."""
+    """Return the start that an event belongs to: the container's latest or previous start."""
     attempt, ending = known.attempt, known.ending
     is_late = attempt.started is not None and event.time < attempt.started
     if is_late and ending is not None and ending.container == event.id:
@@ -229,7 +230,7 @@ def _choose_attempt(known: ContainerState, event: ContainerEvent) -> Attempt:
 
 
 def _is_known_start(attempt: Attempt, event: ContainerEvent) -> bool:
-    """Return whether the start that an event reports was already found in the engine's list."""
+    """Return whether the start in an event is already known from the engine's list."""
     if not attempt.is_found or attempt.started is None:
         return False
     if attempt.is_over:
@@ -238,7 +239,7 @@ def _is_known_start(attempt: Attempt, event: ContainerEvent) -> bool:
 
 
 def _is_about(event: ContainerEvent, known: ContainerState, ending: Ending) -> bool:
-    """Return whether a `die` event belongs to an end that was found before the event arrived."""
+    """Return whether a `die` event reports an exit that was found before the event arrived."""
     if ending.is_witnessed or ending.container != event.id:
         return False
     attempt = known.attempt

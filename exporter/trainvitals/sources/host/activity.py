@@ -1,7 +1,7 @@
-"""Reads the activity of processes and their relatives: CPU time, bytes read and wait channels.
+"""Read the activity of processes and related processes: CPU time, bytes read and wait channels.
 
-All data is read from `/proc`. Files that this user may not read are skipped, so no special
-privilege is required. Rates are computed from two readings that are at least a second apart.
+All data is read from `/proc`. Files that this user is not permitted to read are skipped, so no
+privileges are required. Rates are computed from two readings that are at least a second apart.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NANOSECONDS = 1e9
 _UNINTERRUPTIBLE = "D"
 _STUCK = frozenset("DZX")
 _INIT, _KTHREADD = 1, 2
-# The numbers of `ioctl`, which is the first, and of the system calls that read from the file in
-# their first argument.
+# The system call numbers of `ioctl`, which is the first, and of the calls that read from the file
+# descriptor in their first argument.
 _CALLS = {
     "x86_64": (b"16", b"0", b"17", b"19", b"45", b"47"),
     "aarch64": (b"29", b"63", b"67", b"65", b"207", b"212"),
@@ -56,21 +56,21 @@ class Activity:
     Attributes:
         pid: The process ID.
         name: The process name, which the kernel truncates to 15 characters.
-        letter: The letter for the state of the process's first thread, as in `/proc/PID/stat`.
+        letter: The state of the process's first thread, as a letter from `/proc/PID/stat`.
         parent_pid: The ID of the parent process.
         cores: The CPU time of all threads, plus the time for which the first thread waited for a
             CPU, per second; None at the first reading.
-        bytes_per_second: The number of bytes that the process received from `read` and similar
-            calls on any file, per second; None at the first reading or if this user may not read
-            the number.
-        disk_bytes_per_second: The number of bytes that the process caused to be read from block
-            devices, per second; None at the first reading or if this user may not read the number.
-        wait: The kernel function in which the first thread waits; empty if the thread does not wait
-            or the function has no name, and None if this user may not read the function.
+        bytes_per_second: The number of bytes that `read` and similar calls on any file returned to
+            the process, per second; None at the first reading or if this user may not read the
+            number.
+        disk_bytes_per_second: The number of bytes that were read from block devices for the
+            process, per second; None at the first reading or if this user may not read the number.
+        wait: The kernel function in which the first thread waits. The value is empty if the thread
+            does not wait or the function has no name, and None if this user may not read it.
         waits_on: The kind of file that the first thread waits to read from: `socket`, `pipe`,
             `terminal`, `device` or `file`; empty if the kind is unknown.
-        is_compile_worker: Whether the process is a compile worker of `torch.compile`; False if the
-            process used no CPU time.
+        is_compile_worker: Whether the process is a compile worker of `torch.compile`. The value is
+            False if the process used no CPU time.
     """
 
     pid: int
@@ -87,27 +87,27 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The activity of a process and of its relatives.
+    """The activity of a process and of related processes.
 
     Attributes:
         pid: The process ID.
-        own: The activity of the process; None if `/proc` does not show the process.
-        was_seen: Whether `/proc` showed the process at an earlier reading.
-        shows_all: Whether `/proc` shows every process on the machine.
-        blocked: The kernel functions in which threads wait uninterruptibly; a function that this
-            user may not read is an empty string.
+        own: The activity of the process; None if `/proc` does not list the process.
+        was_seen: Whether `/proc` listed the process at this or an earlier reading.
+        shows_all: Whether `/proc` lists every process on the machine.
+        blocked: The kernel functions in which threads wait uninterruptibly. A function is an empty
+            string if it has no name or this user may not read it.
         threads: The names of the process's threads.
         running: The number of threads that were running on a CPU or waiting for a CPU.
         world: The values of `MASTER_ADDR`, `MASTER_PORT` and `WORLD_SIZE` with which the process
-            was started; empty if the process has no other ranks or its environment cannot be read.
+            was started; empty if there are no other ranks or the environment was not read.
         workers: The activities of the process's descendants; at most 32.
         siblings: The activities of other processes with the same parent, name and `world`; at most
-            16.
-        io_pressure_ratio: The share of the last 10 s in which a task in the process's control group
-            waited for I/O, or a task on the machine if the control group has no such value; None if
-            the share is unknown.
-        cpu_pressure_ratio: The same share for tasks that waited for a CPU; None if the share is
-            unknown.
+            16. A process in the state D, Z or X is included without a comparison of `world`.
+        io_pressure_ratio: The fraction of the last 10 s in which at least one task in the process's
+            control group waited for I/O; None if the fraction is unknown. If the control group has
+            no such value, the fraction is for all tasks on the machine.
+        cpu_pressure_ratio: The corresponding fraction for tasks that waited for a CPU; None if the
+            fraction is unknown.
     """
 
     pid: int
@@ -137,7 +137,7 @@ _Rates = tuple[float | None, float | None, float | None]
 
 
 class ActivitySource:
-    """Reads the activity of processes and their relatives, and keeps the previous reading of each.
+    """Reads the activity of processes and related processes, and stores it for the next reading.
 
     Args:
         roots: The paths of `/proc` and `/sys`.
@@ -162,7 +162,7 @@ class ActivitySource:
         self._seen: set[int] = set()
 
     def read(self, pids: Iterable[int]) -> Mapping[int, Surroundings]:
-        """Return the activity of processes and relatives since the previous call, by PID."""
+        """Return the activity of processes since the previous call, by PID."""
         self._fresh = {}
         kthreadd = read_stat(f"{self._procfs}/{_KTHREADD}/stat")
         shows_all = kthreadd is not None and kthreadd.name == "kthreadd"
@@ -239,8 +239,8 @@ class ActivitySource:
     def _read_wait(self, folder: str) -> tuple[str | None, str]:
         """Return the kernel function in which a thread waits, and the kind of file it waits for.
 
-        The kernel shows 0 if the function has no name or this user may not read the function. If
-        the thread is in the system call `ioctl`, the function is then returned as `ioctl`.
+        The kernel reports 0 if the function has no name or this user may not read it. In this case,
+        the function is returned as `ioctl` if the thread is in that system call.
         """
         wait = (read_data(f"{self._procfs}/{folder}", "wchan") or b"0").decode(errors="replace")
         syscall = read_data(f"{self._procfs}/{folder}", "syscall")
@@ -280,7 +280,7 @@ class ActivitySource:
                 yield from self._read_descendants(child, depth + 1)
 
     def _list_children(self, pid: int) -> Iterator[int]:
-        """Yield the PIDs of a process's children; nothing if the kernel does not list children."""
+        """Yield the PIDs of a process's children; none if the kernel does not list children."""
         for tid in self._list(f"{pid}/task", _MOST_THREADS):
             data = read_data(f"{self._procfs}/{pid}/task/{tid}", "children") or b""
             yield from map(int, islice(filter(bytes.isdigit, data.split()), _MOST_CHILDREN))
@@ -296,7 +296,7 @@ class ActivitySource:
                 yield sibling
 
     def _read_world(self, one: Activity) -> tuple[str, ...]:
-        """Return the `world` of a process; see `Surroundings`."""
+        """Return the value of `Surroundings.world` for a process."""
         entries = self._read_environ(one)
         values = [
             next((entry[len(key) :] for entry in entries if entry.startswith(key)), b"")
@@ -308,8 +308,8 @@ class ActivitySource:
     def _read_environ(self, one: Activity) -> Sequence[bytes]:
         """Return the environment with which a process was started; empty if it cannot be read.
 
-        The environment is never part of a result. It is not read if the process's memory may be
-        locked, because the read would block.
+        The environment is never included in a reading. The environment is not read if the process's
+        memory may be locked, because the read would block.
         """
         if one.letter in _STUCK:
             return ()
@@ -317,7 +317,7 @@ class ActivitySource:
         return data[:_MOST_BYTES].split(b"\0")
 
     def _read_pressure(self, pid: int) -> tuple[float | None, float | None]:
-        """Return the I/O and CPU pressure of a process's control group, or of the machine."""
+        """Return the I/O and CPU pressure in a process's control group, or else on the machine."""
         group = find_group(pid, self._roots)
         folder = group.memory if group is not None and group.version > 1 else None
         texts = [

@@ -20,9 +20,9 @@ _IOWAIT = 4
 _MOST_TICKS = 1 << 63
 _LONGEST_LOAD = 32
 
-# The minimum time over which `cpu_utilization_percent` is averaged: a tick is 10 ms, so a shorter
-# time would be coarse. Several readings are kept, so that two scrapers with different intervals
-# each find a suitable reading.
+# The minimum time over which `utilization_percent` is averaged. A tick is 10 ms, so an average over
+# a shorter time would be coarse. Several readings are stored, because two scrapers with different
+# intervals need different readings for the comparison.
 _WINDOW_SECONDS = 1.0
 _KEEP_EVERY_SECONDS = 0.25
 _KEPT_READINGS = 8
@@ -36,16 +36,16 @@ class CpuReading:
         mode_seconds: The time that all cores together spent in each mode since boot, in the order
             of `MODES`; the values never decrease.
         cores: The numbers of the online cores, at most `max_cores`.
-        core_busy_seconds: The time since boot in which each core in `cores` was neither idle nor in
-            iowait.
-        dropped: The number of online cores left out of `cores` and `core_busy_seconds`.
+        core_busy_seconds: For each core in `cores`, the time since boot in which the core was
+            neither idle nor in iowait.
+        dropped: The number of online cores omitted from `cores` and `core_busy_seconds`.
         logical: The number of online cores, including hyper-threads.
         physical: The number of physical cores; None if `/sys` does not report the topology.
         utilization_percent: The share of the cores' time that was neither idle nor iowait, 0 to
-            100, since the newest kept reading that is at least 1 s old; None if no kept reading is
-            that old.
-        io_wait_ratio: The share of the cores' time spent idle with I/O outstanding, 0 to 1, over
-            the period of `utilization_percent`; None if `utilization_percent` is None.
+            100. The period begins at the newest stored reading that is at least 1 s old; None if no
+            stored reading is that old, or if the kernel has counted no time since.
+        io_wait_ratio: The share of the cores' time spent idle while I/O was outstanding, 0 to 1,
+            over the period of `utilization_percent`; None if `utilization_percent` is None.
         frequencies: The cores' clock frequencies; None if the kernel does not report frequencies.
         load1: The load average over about 1 minute; None if `/proc/loadavg` cannot be read.
         load5: The load average over about 5 minutes; None if `/proc/loadavg` cannot be read.
@@ -126,7 +126,7 @@ class CpuSource:
         load1, load5, load15 = self._read_loadavg()
         if stat.online != self._online:
             self._meet(stat.online)
-        # The kernel's idle and iowait times sometimes decrease; a counter must not.
+        # The kernel's idle and iowait times sometimes decrease, but a counter must not decrease.
         self._mode_ticks = tuple(map(max, self._mode_ticks, stat.mode_ticks))
         utilization_percent, io_wait_ratio = self._compare(self._clock())
         unit = self._ticks_per_second
@@ -161,7 +161,7 @@ class CpuSource:
             raise not_understood(self._stat.path) from error
 
     def _read_loadavg(self) -> tuple[float | None, float | None, float | None]:
-        """Return the three load averages; each is None if the file cannot be read or parsed."""
+        """Return the three load averages; all are None if the file cannot be read or parsed."""
         try:
             data = self._loadavg.read() or b""
             load1, load5, load15 = [_hundredths(load) for load in data.split(None, 3)[:3]]
@@ -193,7 +193,7 @@ class CpuSource:
 
 
 def _parse_stat(data: bytes, max_cores: int) -> _Stat:
-    # The interrupt counts, thousands on a large machine, are skipped.
+    # The interrupt counts are skipped, because a large machine has thousands of them.
     head, _, rest = data.partition(b"\nintr ")
     lines = head.split(b"\n")
     total = lines[0].split()
@@ -235,7 +235,7 @@ def _count_physical(cpus: Path, numbers: list[str]) -> int | None:
     siblings = set()
     for number in numbers:
         topology = cpus / f"cpu{number}" / "topology"
-        # The second name was used before Linux 5.3.
+        # Before Linux 5.3, the file has the second name.
         threads = read_small(topology / "core_cpus_list") or read_small(
             topology / "thread_siblings_list"
         )

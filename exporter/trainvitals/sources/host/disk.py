@@ -10,18 +10,18 @@ from pathlib import Path
 
 from trainvitals.sources.files import KeptFile, Roots, not_understood
 
-_SECTOR_BYTES = 512  # regardless of the disk's own sector size
+_SECTOR_BYTES = 512  # the unit in `diskstats`, regardless of the disk's sector size
 _MILLISECONDS = 1000
 _COLUMNS = 11
 _LONGEST_NAME = 64
 _MOST = 1 << 64
 
-# Devices that are not disks, and single paths to a disk that is also listed itself.
+# Devices that are not disks, and single paths of a multipath disk that is listed separately.
 _IGNORED = re.compile(r"(loop|ram|zram|fd|sr)\d+$|nvme\d+c\d+n\d+$")
-# Disks composed of other disks, whose bytes are already counted: device mapper, RAID, ZFS volumes,
-# multipath. For other names, `/sys/block/NAME/slaves` shows whether a disk is composed of others.
+# Disks that consist of other disks, whose bytes are already counted: device mapper, RAID, ZFS
+# volumes, multipath. For other names, `/sys/block/NAME/slaves` lists the component disks.
 _LAYERED = re.compile(r"(dm-|md|drbd|bcache|zd|ploop)\d|md_|emcpower")
-# Used only without /sys/block: `sda1` is a partition of `sda`, `md_d1p1` of `md_d1`.
+# Used only without `/sys/block`: `sda1` is a partition of `sda`, and `md_d1p1` is one of `md_d1`.
 _PARTITION = re.compile(rb"(?P<disk>.*[0-9])p[0-9]+|(?P<named>.*[^0-9])[0-9]+")
 
 
@@ -31,7 +31,7 @@ class Disk:
 
     Attributes:
         device: The kernel's name for the disk, such as `sda` or `nvme0n1`.
-        layered: Whether the disk is composed of other disks (device mapper, RAID, ZFS volumes).
+        layered: Whether the disk consists of other disks (device mapper, RAID, ZFS volumes).
         reads_completed: The number of completed read requests.
         read_bytes: The number of bytes read from the disk.
         read_seconds: The total duration of all reads, in seconds.
@@ -62,14 +62,14 @@ class DiskReading:
     """The transfers of the host's disks.
 
     Attributes:
-        disks: At most `limit` whole disks that have been used since boot; disks composed of other
-            disks are last.
-        dropped: The number of disks left out of `disks`, plus the number of lines that could not be
-            parsed.
-        read_bytes: The number of bytes read from all disks since boot, each byte counted once; None
-            if the kernel does not count disk transfers.
-        written_bytes: The number of bytes written to all disks since boot, each byte counted once;
-            None if the kernel does not count disk transfers.
+        disks: The disks that have been used since boot, without partitions, at most `limit`. Disks
+            that consist of other disks are last.
+        dropped: The number of disks omitted from `disks`, plus the number of lines that could not
+            be parsed.
+        read_bytes: The number of bytes read from all disks since boot; None if the kernel does not
+            count disk transfers. Disks that consist of other disks are not counted again.
+        written_bytes: The number of bytes written to all disks since boot; None if the kernel does
+            not count disk transfers. Disks that consist of other disks are not counted again.
     """
 
     disks: tuple[Disk, ...]
@@ -143,18 +143,18 @@ class DiskSource:
             except ValueError:
                 broken += 1
                 continue
-            # The kernel itself reads a disk when it is attached; a disk that was never read is an
-            # empty slot.
+            # The kernel reads a disk when it is attached, so a disk without any reads or writes is
+            # an empty slot.
             if disk is not None and (disk.reads_completed or disk.writes_completed):
                 used.append(disk)
         self._kinds = kinds
         return used, broken
 
     def _parse_line(self, line: bytes, kinds: dict[bytes, _Kind]) -> Disk | None:
-        """Return a line's disk and store its kind; None for a partition or a repeated line."""
+        """Return a line's disk; None for a partition, an ignored device or a repeated line."""
         _, _, name, numbers = line.split(None, 3)
         if name in kinds:
-            return None  # lines can repeat: the file is read page by page while disks are removed
+            return None  # lines can repeat if disks are removed while the file is read
         kind = self._kinds.get(name) or _classify(name, self._block, kinds)
         disk = None
         if kind is not _Kind.OTHER:
@@ -186,11 +186,11 @@ def _parse_disk(name: bytes, numbers: bytes, *, layered: bool) -> Disk:
 
 
 def _classify(name: bytes, block: Path, before: Collection[bytes]) -> _Kind:
-    """Return a disk's kind, given the names that `/proc/diskstats` lists before the disk."""
+    """Return a device's kind, given the names in earlier lines of `/proc/diskstats`."""
     device = name.decode(errors="replace")
     if len(device) > _LONGEST_NAME:
         raise ValueError(device)
-    # A slash in a name (`cciss/c0d0`) is an exclamation mark in `/sys`.
+    # In `/sys`, a slash in a name (`cciss/c0d0`) is replaced by an exclamation mark.
     folder = block / device.replace("/", "!")
     is_whole = folder.exists() if block.is_dir() else not _is_partition(name, before)
     if _IGNORED.match(device) or not is_whole:

@@ -1,8 +1,8 @@
-"""Lines about problems in a container engine's own log, with the time of each line.
+"""Read the lines about problems from a container engine's log.
 
-Docker writes lines such as `time="…" level=… msg="…"`; journald and syslog add a prefix. Docker's
-log is a file or, if the file does not exist, part of the journal. `read_engine_log` reads the lines
-around a time; `LogTail` and `JournalTail` return new lines.
+Docker writes lines such as `time="…" level=… msg="…"`, to which journald and syslog add a prefix.
+Docker's log is a file or, if the file does not exist, a part of the journal. `read_engine_log`
+reads the lines around a time. `LogTail` and `JournalTail` read new lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainvitals.sources.timestamps import parse_time
 _FIELDS = re.compile(r'\btime="?(?P<time>[^" ]+)"? level=(?P<level>\w+) (?P<rest>.*)')
 _LEVELS = frozenset({"warning", "warn", "error", "fatal", "panic"})
 _TELLING = re.compile(r"failed to exit within|using the force|panic:|fatal error:|\bOOM\b")
-# Lines that are written for each container that exits and have no diagnostic value.
+# Lines without diagnostic value, which the engine writes for each container that exits.
 _NOISE = re.compile(r"ignoring event|shim disconnected|cleaning up (?:after shim|dead shim)")
 _SYSLOG = re.compile(r"(?P<month>[A-Z][a-z]{2}) +(?P<day>\d+) (?P<clock>\d\d:\d\d:\d\d) ")
 _MOST_CHARACTERS = 1000
@@ -48,7 +48,7 @@ _JOURNALCTL = (
 
 
 def parse_engine_log(text: str) -> tuple[DatedLine, ...]:
-    """Return an engine log's lines about problems, with secrets masked, the oldest first."""
+    """Return the lines about problems in an engine's log, in order, with secrets masked."""
     chosen = []
     for line in text.split("\n"):
         found = _FIELDS.search(line)
@@ -65,8 +65,8 @@ def parse_engine_log(text: str) -> tuple[DatedLine, ...]:
 def _read_head(line: str) -> float | None:
     """Return the time at the start of a log line; None if the line does not begin with a time.
 
-    A syslog time contains no year: the current year is assumed, or the previous year if the time
-    would otherwise be in the future.
+    A time in the format of syslog contains no year. The current year is assumed, or the previous
+    year if the time would otherwise be in the future.
     """
     stamp = parse_time(line)
     if stamp is not None:
@@ -94,14 +94,14 @@ def read_engine_log(
     """Read the lines about problems from the engine's log file, or from the journal around a time.
 
     Args:
-        around: The time, in seconds since 1970; the journal is read from 60 s before to 60 s after
-            this time.
+        around: The time, in seconds since 1970. The journal is read from 60 s before this time to
+            60 s after this time; the log file is read regardless of this time.
         rootfs: The host's root directory.
         find: A function that returns a program's path, or None if the program is not installed.
 
     Returns:
-        The lines about problems, and the reason why the log could not be read; the reason is None
-        if the log was read.
+        The lines about problems, and a gap that states why the log could not be read. The gap is
+        None if the log was read.
     """
     path = _find_file(rootfs)
     if path is not None:
@@ -158,7 +158,7 @@ class EngineLog(Protocol):
 def find_engine_log(
     rootfs: Path = Path("/"), *, find: Callable[[str], str | None] = shutil.which
 ) -> EngineLog | None:
-    """Return the container engine's log; None if neither a log file nor a journal exists.
+    """Return a reader for the container engine's log; None if no log file or journal exists.
 
     Args:
         rootfs: The host's root directory.
@@ -176,7 +176,7 @@ def _find_file(rootfs: Path) -> Path | None:
 
 
 def _is_own(rootfs: Path) -> bool:
-    """Return whether a path refers to the root directory of this process."""
+    """Return whether a path is the root directory of this process."""
     try:
         return rootfs.samefile("/")
     except OSError:
@@ -186,7 +186,7 @@ def _is_own(rootfs: Path) -> bool:
 class LogTail:
     """Reads the lines that are added to a log file, even if the file is rotated.
 
-    Lines that were written before the object was created are not read.
+    Lines that were written before this object was created are skipped.
 
     Args:
         path: The path of the log file.
@@ -216,11 +216,11 @@ class LogTail:
         return whole
 
     def close(self) -> None:
-        """Do nothing, because the log file is open only while it is read."""
+        """Do nothing, because the log file is open only during `read`."""
 
 
 class JournalTail:
-    """Reads new journal lines from Docker and Podman with `journalctl --follow`.
+    """Reads the new lines of Docker and Podman in the journal, with `journalctl --follow`.
 
     Args:
         journalctl: The path of `journalctl`.
@@ -271,10 +271,10 @@ class JournalTail:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C must not end journalctl
+                start_new_session=True,  # Ctrl-C must not stop `journalctl`
                 bufsize=0,
             )
-        except OSError:  # no journal is available
+        except OSError:  # `journalctl` cannot be started
             return
         if self._process.stdout is not None:
             os.set_blocking(self._process.stdout.fileno(), False)

@@ -1,8 +1,8 @@
 """The space on the host's file systems, read from `mountinfo` and with `statvfs(3)`.
 
-A `statvfs` call on a mount whose server does not respond never returns. File systems that may hang
-are therefore read by worker threads with a short timeout; while a read hangs, that file system is
-not read again.
+If the server of a mount does not respond, a `statvfs` call on the mount never returns. File systems
+that may hang are therefore read by worker threads with a short timeout. While a read hangs, its
+file system is not read again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from trainvitals.sources.files import KeptFile, Roots, not_understood
 from trainvitals.sources.host.mounts import Mount, parse_mountinfo
 from trainvitals.workers import WorkerPool
 
-# A server that uses its reserve reports negative free space, which is read as a very large number.
+# A server that uses its reserve reports negative free space, which `statvfs` returns as a very
+# large number.
 _NEGATIVE = 1 << 63
 # The maximum total time to wait for all file systems that may hang.
 _PATIENCE_SECONDS = 0.25
 
-# A missing permission, or a mount point hidden by another one; neither is an error.
+# A missing permission or a hidden mount point, neither of which is reported as an error.
 _UNSEEN = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
@@ -35,8 +36,8 @@ class Space:
     Attributes:
         size_bytes: The file system's size, in bytes.
         avail_bytes: The space available to users other than root, in bytes, at most `size_bytes`.
-        files: The maximum number of files; None if the file system has no such limit, or reports
-            more free files than the maximum.
+        files: The maximum number of files; None if the file system has no such limit or reports an
+            implausible limit, with more free files than the maximum.
         files_free: The number of files that can still be created; None if `files` is None.
         readonly: Whether the file system is read-only, possibly because of a disk error.
     """
@@ -57,10 +58,10 @@ class Filesystem:
         device: The mounted device: a block device, or a server and its path.
         fstype: The file system type, such as `ext4` or `nfs4`.
         space: The file system's space; None if the space could not be read.
-        responding: Whether the server responds; None for a local file system, or if the mount point
-            is hidden or this user is not permitted to read it.
-        trouble: The reason why the space could not be read; None if the space was read, or if the
-            mount point is hidden or this user is not permitted to read it.
+        responding: Whether the server responds; None for a local file system. The value is also
+            None if the mount point is hidden or this user is not permitted to read it.
+        trouble: The reason why the space could not be read; None if the space was read. The value
+            is also None if the mount point is hidden or this user is not permitted to read it.
     """
 
     mountpoint: str
@@ -77,8 +78,8 @@ class FilesystemReading:
 
     Attributes:
         filesystems: The file systems that contain data, the most important first, at most `limit`.
-        dropped: The number of file systems left out because of the limit, plus the number of lines
-            in the mount list that could not be parsed.
+        dropped: The number of file systems omitted because of `limit`, plus the number of lines in
+            the mount list that could not be parsed.
     """
 
     filesystems: tuple[Filesystem, ...]
@@ -87,7 +88,7 @@ class FilesystemReading:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The outcome of `statvfs`: the space, an error, or neither if the call hangs."""
+    """The result of a `statvfs` call: the space, an error, or neither if the call hangs."""
 
     space: Space | None = None
     error: OSError | None = None
@@ -99,7 +100,8 @@ class FilesystemSource:
     Args:
         roots: The paths of `/proc` and the host's root directory.
         statvfs: A function that reads a file system's space, such as `os.statvfs`.
-        clock: A function that returns a monotonic time in seconds, to which deadlines refer.
+        clock: A function that returns a monotonic time in seconds; deadlines are times of this
+            clock.
         limit: The maximum number of file systems to list.
     """
 
@@ -111,7 +113,7 @@ class FilesystemSource:
         clock: Callable[[], float] = time.monotonic,
         limit: int = 32,
     ) -> None:
-        # If the host's root is mounted into a container, the host's mounts are those of process 1.
+        # If the host's root is mounted into a container, process 1 lists the host's mounts.
         process = "self" if roots.rootfs == Path("/") else "1"
         self._mountinfo = KeptFile(roots.procfs / process / "mountinfo")
         self._prefix = os.fsencode(roots.rootfs).rstrip(b"/")
@@ -127,7 +129,7 @@ class FilesystemSource:
         """Read the current space on the host's file systems.
 
         Args:
-            deadline: The time at which the caller stops waiting, as measured by `clock`.
+            deadline: The time at which the caller stops waiting, according to `clock`.
 
         Raises:
             SourceError: The mount list cannot be read or parsed.
@@ -154,8 +156,8 @@ class FilesystemSource:
             self._pool = None
 
     def _read_mounts(self) -> None:
-        # The kernel reports no change if a disk becomes read-only after an error. With a
-        # container's read-only view of the host (a prefix), only the mount list shows such a disk.
+        # The kernel reports no change if a disk becomes read-only after an error. If the host is
+        # mounted read-only in a container (a prefix), only the mount list shows such a disk.
         if self._data is not None and not self._prefix and self._mountinfo.unchanged():
             return
         data = self._mountinfo.require()
@@ -181,7 +183,7 @@ class FilesystemSource:
         if not mounts:
             return {}
         if self._pool is None:
-            # At most one worker per mount, so that no mount waits for one that hangs.
+            # There are as many workers as mounts, so that a mount that hangs delays no other mount.
             self._pool = WorkerPool(name="filesystem", limit=self._limit)
         patience = max(0.0, min(_PATIENCE_SECONDS, deadline - self._clock()))
         tasks = {mount.mountpoint: partial(self._ask_at_once, mount) for mount in mounts}

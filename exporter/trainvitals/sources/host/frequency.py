@@ -14,13 +14,13 @@ from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots
 
 _HERTZ_PER_KHZ = 1000
-_AGE_SECONDS, _CPUINFO_AGE_SECONDS = 60.0, 15.0  # `/proc/cpuinfo` is long on a large machine
+_AGE_SECONDS, _CPUINFO_AGE_SECONDS = 60.0, 15.0  # `/proc/cpuinfo` is long if there are many cores
 _HERTZ_PER_MHZ = 1_000_000
-# The second file is for drivers that do not provide the first, and only root can read it.
+# Some drivers provide only the second file, which only root can read.
 _FILES = ("scaling_cur_freq", "cpuinfo_cur_freq")
 _FILE_BYTES = 64
 _KILOHERTZ = re.compile(rb"[1-9][0-9]{0,8}")
-# A core's line on x86, s390 and POWER.
+# The line with a core's frequency on x86, s390 and POWER.
 _MEGAHERTZ = re.compile(
     rb"(?m)^(?:cpu MHz(?: dynamic)?|clock)\s*: ([0-9]{1,6}(?:\.[0-9]{1,9})?)(?:MHz)?$"
 )
@@ -45,12 +45,12 @@ class Frequencies:
 class FrequencySource:
     """Reads the cores' clock frequencies.
 
-    On some kernels, reading a core's frequency takes 10 ms or more, so that reading 128 cores takes
-    seconds. A reading therefore stops when its time is used up, and the next reading continues with
-    the next core. The cores are read in such an order that even a few cores cover all sockets. A
-    core's frequency is used for one minute after it was read.
+    On some kernels, reading a core's frequency takes 10 ms or more, so reading 128 cores takes more
+    than a second. Therefore, a reading stops after `budget_seconds`, and the next reading continues
+    with the next core. The order of the cores is chosen so that even a few cores cover all sockets.
+    A core's frequency is used for one minute after it was read.
 
-    On most virtual machines, `/sys` contains no frequencies; the frequencies are then read from
+    If `/sys` contains no frequencies, as on most virtual machines, the frequencies are read from
     `/proc/cpuinfo`.
 
     Args:
@@ -118,7 +118,7 @@ class FrequencySource:
             self._stated_until = now + _CPUINFO_AGE_SECONDS
             try:
                 data = self._cpuinfo.read() or b""
-            except SourceError:  # the file is hidden
+            except SourceError:  # the file cannot be read
                 data = b""
             hertz = [round(float(each) * _HERTZ_PER_MHZ) for each in _MEGAHERTZ.findall(data)]
             self._stated = _summarize([each for each in hertz if each])
@@ -126,9 +126,9 @@ class FrequencySource:
 
 
 def _find_files(cpus: Path) -> list[str]:
-    """Return the frequency files of all cores.
+    """Return the paths of the frequency files of all cores.
 
-    Since Linux 4.3, each file belongs to a policy, which covers one core or a group of cores.
+    Since Linux 4.3, each file belongs to a policy, which applies to one core or a group of cores.
     """
     folders = _sort(cpus.glob("cpufreq/policy[0-9]*")) or _sort(cpus.glob("cpu[0-9]*/cpufreq"))
     found = ([folder / name for name in _FILES if (folder / name).exists()] for folder in folders)
@@ -140,7 +140,7 @@ def _sort(folders: Iterable[Path]) -> list[Path]:
 
 
 def _spread(paths: Sequence[str]) -> Sequence[str]:
-    """Return the paths in an order that spreads consecutive paths over the whole list."""
+    """Reorder the paths so that successive paths are far apart in the original order."""
     count = len(paths)
     step = max(1, round(count * _GOLDEN_RATIO))
     while math.gcd(step, count) > 1:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots, not_understood
 
-# modes, offset, freq, maxerror, esterror, status: the start of `struct timex`.
+# The first members of `struct timex`: modes, offset, freq, maxerror, esterror and status.
 _TIMEX = struct.Struct("@Illlli")
 _TIMEX_ROOM_BYTES = 512
 _STATE_ERROR = 5  # TIME_ERROR: not synchronized
@@ -61,8 +61,8 @@ class KernelSource:
         roots: The path of `/proc`.
         clock: A function that returns the time of day, in seconds since 1970.
         uptime: A function that returns the seconds since boot, including time in suspension.
-        adjtimex: A function that returns the kernel's clock state, or None if reading the state is
-            not permitted; by default, the C library's `adjtimex`.
+        adjtimex: A function that returns the kernel's clock state, or None if this process is not
+            permitted to read the state; by default, the C library's `adjtimex`.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class KernelSource:
         """
         now = self._clock()
         booted = now - self._uptime()
-        # Reading `/proc/stat` is expensive on a machine with many cores, and its boot time changes
-        # only when the clock is stepped.
+        # Reading `/proc/stat` is slow on a machine with many cores, and the boot time changes only
+        # when the clock is stepped.
         if abs(booted - self._booted_by_clock) > _STEP_SECONDS:
             self._boot_time = self._read_boot_time()
             self._booted_by_clock = booted
@@ -116,7 +116,7 @@ def load_adjtimex() -> Callable[[], ClockState | None]:
     """Load the C library's function `adjtimex`.
 
     Returns:
-        A function that reads the kernel's clock state and changes nothing; the function returns
+        A function that reads the kernel's clock state without changing it. The function returns
         None if the C library does not provide `adjtimex` or the kernel does not permit the call.
     """
     import ctypes  # noqa: PLC0415 - not imported at start, to save time
@@ -143,8 +143,8 @@ def clock_state(state: int, offset: int, status: int) -> ClockState:
 
     Args:
         state: The return value of `adjtimex`, from `TIME_OK` to `TIME_ERROR`.
-        offset: The value of `timex.offset`, in microseconds, or in nanoseconds if `STA_NANO` is
-            set.
+        offset: The value of `timex.offset`, in nanoseconds if `STA_NANO` is set in `status`,
+            otherwise in microseconds.
         status: The value of `timex.status`.
     """
     units_per_second = 1_000_000_000 if status & _STATUS_NANO else 1_000_000

@@ -14,7 +14,7 @@ MOST_LINES = 256
 _LONGEST_LINE = 300
 _LONGEST_RECORD = 2048
 _FALLEN_OFF = 79
-# A GPU that falls off the bus is reported twice, with and without the Xid number.
+# If a GPU falls off the bus, the driver writes two lines, one of them without an Xid code.
 _SAME_FALL_SECONDS = 60.0
 _NAMED_SECONDS = 5.0
 _MOST_GPUS = 64
@@ -57,9 +57,9 @@ class XidError:
     Attributes:
         time: The time of the error, in seconds since 1970.
         bus_id: The PCI address as the kernel writes it, such as `0000:3b:00.0` or `0000:3b:00`.
-        code: The Xid code; 79 also if the line contains no Xid code but reports that the GPU has
-            fallen off the bus.
-        text: The text after the Xid code, with secrets masked, cut to 300 characters.
+        code: The Xid code. If the line reports without an Xid code that the GPU has fallen off the
+            bus, the code is 79.
+        text: The text after the Xid code, with secrets masked, truncated to 300 characters.
         pid: The PID of the process that the line names; None if the line names no process.
     """
 
@@ -91,8 +91,8 @@ class KernelNews:
     Attributes:
         oom_kills: The OOM kills, the oldest first.
         xids: The NVIDIA GPU errors, the oldest first.
-        lines: The last lines about other problems, at most 256, the oldest first; the lines are cut
-            to 300 characters and contain no control characters.
+        lines: The last lines about other problems, at most 256, the oldest first. The lines are
+            truncated to 300 characters and contain no control characters.
         lost: The number of records that were overwritten before they were read.
     """
 
@@ -106,8 +106,8 @@ class KernelLines:
     """Parses the lines of one kernel log, the oldest first.
 
     Args:
-        most_lines: The maximum number of lines about other problems to keep. If 0, no such lines
-            are kept, and no line has to be masked.
+        most_lines: The maximum number of lines about other problems to keep. If the number is 0, no
+            line is kept, which saves the time to mask the lines.
     """
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
@@ -122,10 +122,10 @@ class KernelLines:
 
         Args:
             time: The time at which the line was written, in seconds since 1970.
-            text: The line after the kernel's own timestamp.
+            text: The text of the line, after the kernel's timestamp.
         """
         text = text[:_LONGEST_RECORD]
-        # The driver writes several lines at once, and indents all but the first.
+        # The driver may write several lines in one record, all but the first of which are indented.
         is_nvidia = text.lstrip().startswith(_NVIDIA)
         lines = (line.lstrip() for line in text.split("\\x0a")) if is_nvidia else (text,)
         for line in lines:
@@ -136,8 +136,8 @@ class KernelLines:
 
         Args:
             lost: The number of records that were overwritten before they were read.
-            ends: Whether the log ends here. If further lines can follow, a kill whose second line
-                is still missing is held back until the next call at the latest.
+            ends: Whether the log is complete. If lines can still follow, an OOM kill whose second
+                line is missing is returned by the next call at the latest.
         """
         kills = self._oom.collect(ends=ends)
         news = KernelNews(kills, tuple(self._xids), tuple(self._lines), lost)
@@ -181,9 +181,9 @@ class KernelLines:
 
 
 def clean(line: str) -> str:
-    """Prepare a log line for display.
+    """Return a log line for display, with secrets masked.
 
-    Secrets are masked, and the result contains no control characters and at most 300 characters.
+    The result contains no control characters and is truncated to 300 characters.
     """
     from trainvitals.masking import mask_text  # noqa: PLC0415 - few machines have such lines
 

@@ -1,10 +1,10 @@
 """Follow the kernel log through `/dev/kmsg`, and count its OOM kills and Xids.
 
 Each record of `/dev/kmsg` has the form `priority,sequence,microseconds,flags;text`, and may be
-followed by lines that begin with a space. The microseconds come from a clock that starts at boot,
-stops while the machine is suspended, and is not adjusted by a time daemon. The times of records
-that were written before the first read are therefore wrong by several seconds per week; the time of
-a later record is corrected to lie between the reads before and after the record.
+followed by lines that begin with a space. The microseconds are counted by a clock that starts at
+boot, stops while the machine is suspended, and is not adjusted by a time daemon. Therefore, the
+times of records from before the first read are wrong by several seconds per week of uptime. The
+time of a later record is corrected to be between the two reads before and after the record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["DatedLine", "KernelLog", "KernelNews"]
 _KMSG = Path("/dev/kmsg")
 # The maximum size of a record is 8 KiB.
 _CHUNK_BYTES = 1 << 14
-# More records than the largest ring buffer contains; the next call reads any further records.
+# The largest ring buffer contains fewer records; the next call reads any further records.
 _MOST_READS = 1 << 17
 _MOST_REMEMBERED = 256
 _MICROSECONDS = 1_000_000
@@ -48,7 +48,7 @@ _REMEDY = (
 
 
 class KernelLog:
-    """Follows the kernel log; several instances can do so simultaneously, each at its own position.
+    """Follows the kernel log; each instance has its own position in the log.
 
     Args:
         path: The path of the device `/dev/kmsg`, or of a regular file with records in the same
@@ -57,8 +57,8 @@ class KernelLog:
         monotonic: A function that returns the seconds since boot, excluding time in suspension.
         read: A function that reads at most a given number of bytes from a file descriptor, such as
             `os.read`.
-        most_lines: The maximum number of lines about other problems to keep; if 0, no such lines
-            are kept.
+        most_lines: The maximum number of lines about other problems to return from one read; 0 to
+            return no such lines.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class KernelLog:
 
     @property
     def why_not(self) -> Gap | None:
-        """The reason why the kernel log cannot be read, with the remedy; None if it is readable."""
+        """The reason why the kernel log cannot be read, and the remedy; None if it is readable."""
         if self.is_readable or self._error is None:
             return None
         from trainvitals.sources.containers.evidence import Gap  # noqa: PLC0415 - for deaths only
@@ -109,10 +109,10 @@ class KernelLog:
         self._open()
 
     def read(self) -> KernelNews:
-        """Read the log records written since the last call, without blocking.
+        """Read the records that were written since the last call, without blocking.
 
-        The first call reads the records that the ring buffer still contains, unless `skip` was
-        called. The result is empty if the log cannot be read.
+        The first call reads all records in the kernel's ring buffer, unless `skip` was called. The
+        result is empty if the log cannot be read.
         """
         descriptor = self._open()
         if descriptor is None:
@@ -127,8 +127,8 @@ class KernelLog:
                 break
             except OSError as error:
                 # EPIPE: records were overwritten, and the next read returns the oldest record.
-                # EINVAL: the record is too long and is skipped. The sequence number shows how many
-                # records are missing.
+                # EINVAL: the record is too long and is skipped. The sequence number of the next
+                # record shows how many records are missing.
                 if error.errno in {errno.EPIPE, errno.EINVAL}:
                     continue
                 self.close()
@@ -141,7 +141,9 @@ class KernelLog:
         return self._remember(self._lines.collect(lost=lost, ends=False))
 
     def recall(self, since: float) -> KernelNews:
-        """Return the events that occurred since a given time, at most the last 256 of each kind.
+        """Return the events since a given time that `read` has returned.
+
+        At most the last 256 events of each kind are returned.
 
         Args:
             since: The given time, in seconds since 1970.
@@ -173,7 +175,7 @@ class KernelLog:
         return self._descriptor
 
     def _take(self, data: bytes, boot_time: float, now: float) -> int:
-        """Parse bytes read from the log; return the number of records missing before them."""
+        """Parse bytes from the log, and return the number of records that were lost before them."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:_CHUNK_BYTES]
         return sum(self._take_line(line, boot_time, now) for line in lines)
@@ -186,7 +188,7 @@ class KernelLog:
         sequence, micros = _parse(fields[1]), _parse(fields[2])
         if sequence is None or micros is None:
             return 0
-        if sequence < self._resume_at:  # already read before the file was reopened
+        if sequence < self._resume_at:  # the record was read before the log was reopened
             return 0
         lost = 0 if self._next_sequence is None else max(0, sequence - self._next_sequence)
         self._next_sequence = sequence + 1
@@ -207,8 +209,8 @@ def _parse(digits: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
 
 
-# The kernel's names of constraints and their label values, in the order of the metrics page. A kill
-# without a constraint is due to a lack of memory on the host.
+# The kernel's names of OOM constraints and the corresponding label values, in the order of the
+# metrics page. A kill without a constraint is due to a lack of memory on the host.
 CONSTRAINTS: Mapping[str, str] = {
     "CONSTRAINT_MEMCG": "memcg",
     "CONSTRAINT_NONE": "host",
@@ -220,13 +222,12 @@ _DOMAIN_DIGITS = 8
 
 @dataclass(frozen=True, slots=True)
 class XidCount:
-    """The number of one GPU's errors with one Xid code.
+    """The number of errors with a given Xid code on a given GPU.
 
     Attributes:
         bus_id: The GPU's PCI address as NVML writes it, such as `00000000:3B:00.0`.
         code: The Xid code of the errors.
-        errors: The number of errors since the exporter started; 0 if all errors occurred before the
-            start.
+        errors: The number of errors since the exporter started; 0 if all errors occurred earlier.
         last: The time of the last error, in seconds since 1970.
     """
 
@@ -238,14 +239,14 @@ class XidCount:
 
 @dataclass(frozen=True, slots=True)
 class KernelTallyReading:
-    """The number of OOM kills and GPU errors in the kernel log.
+    """The numbers of OOM kills and GPU errors in the kernel log.
 
     Attributes:
         oom_kills: The number of processes killed since the exporter started, by constraint; None if
             the kernel log cannot be read.
         xids: The GPU error counts, sorted by PCI address and Xid code.
-        omitted: The number of combinations of GPU and Xid code that are left out because of the
-            limit.
+        omitted: The number of combinations of GPU and Xid code that were omitted because of the
+            limit on `xids`.
     """
 
     oom_kills: Mapping[str, int] | None
@@ -256,8 +257,8 @@ class KernelTallyReading:
 class KernelTally:
     """Counts the OOM kills and Xids in the kernel log.
 
-    Events that occurred before the object was created are not counted, but the times of such GPU
-    errors are kept.
+    Events from before this object was created are not counted, but a GPU error from before that
+    time is included in the reading with its time.
 
     Args:
         path: The path of the device `/dev/kmsg`.
@@ -282,7 +283,7 @@ class KernelTally:
         self._omitted: set[tuple[str, int]] = set()
 
     def read(self) -> KernelTallyReading:
-        """Count the events logged since the last call, and return all counts."""
+        """Count the events that were logged since the last call, and return the total counts."""
         if not self._log.is_readable:
             return KernelTallyReading(None)
         news = self._log.read()
@@ -310,7 +311,7 @@ class KernelTally:
 
 
 def name_as_nvml(bus_id: str) -> str:
-    """Return a PCI address in NVML's format: eight domain digits, upper case, with the function."""
+    """Return a PCI address in NVML's format, such as `00000000:3B:00.0`."""
     domain, _, rest = bus_id.partition(":")
     rest = rest if "." in rest else f"{rest}.0"
     return f"{domain.rjust(_DOMAIN_DIGITS, '0')}:{rest}".upper()

@@ -19,7 +19,7 @@ from trainvitals.sources.host.kernel_lines import KernelLines, KernelNews
 _Read = Callable[[re.Match[str]], float]
 _EPOCH = dt.date(1970, 1, 1)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# The beginnings of month names in other languages, which `strftime` writes according to `LC_TIME`.
+# The first letters of month names in other languages, as `strftime` writes them for `LC_TIME`.
 _FOREIGN = (
     ("янв", "jan", "ene", "gen", "sty", "led", "oca", "січ"),
     ("фев", "feb", "fév", "fev", "lut", "úno", "şub", "лют", "helmi"),
@@ -77,16 +77,17 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
 
     A time without a time zone is interpreted in the time zone of this process. If the text is
     longer than 8 388 608 characters or 200 000 lines, only the end of the text is parsed. Lines
-    that do not belong to a kernel log are ignored.
+    that report none of the events in `KernelNews` are ignored.
 
     Args:
         text: The lines of the saved kernel log.
         now: The time at which the log was saved, in seconds since 1970, or a later time in the same
-            year; a date without a year is interpreted as the latest such date before `now`.
-        boot_time: The time at which the machine booted, in seconds since 1970, which converts times
-            since boot to dates; None to assume that the last line was written at `now`; 0 if the
-            boot time is unknown, in which case the result's times count from the boot and a line
-            without a time has the time 0 (see `is_since_boot`).
+            year. A date without a year is interpreted as the latest such date that is at most one
+            day after `now`.
+        boot_time: The time at which the machine booted, in seconds since 1970, which is added to
+            times since boot. None means that the last line was written at `now`. 0 means that the
+            boot time is unknown; the result's times are then seconds since boot, and lines before
+            the first time have the time 0 (see `is_since_boot`).
     """
     # The text is not split at other line separators, because a process name may contain them.
     lines = [line.rstrip("\r") for line in _take_end(text)]
@@ -95,7 +96,7 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
     time = stamps.last
     for line in lines:
         if line.startswith(" ") and not line.lstrip().startswith("NVRM:"):
-            continue  # device details that `/dev/kmsg` adds
+            continue  # a line with details about a device, from `/dev/kmsg`
         stamped = stamps.split(_tidy(line))
         time, message = (time, line.lstrip()) if stamped is None else stamped
         understood.take(time, message)
@@ -114,13 +115,13 @@ def _take_end(text: str) -> list[str]:
 
 
 def drop_earlier_boots(text: str) -> str:
-    """Return the lines that a saved kernel log contains since the last boot."""
+    """Return the lines of a saved kernel log from the last boot onward."""
     at = text.rfind(_BOOT)
     return text if at < 0 else text[text.rfind("\n", 0, at) + 1 :]
 
 
 def is_since_boot(time: float) -> bool:
-    """Return whether a time counts from a boot whose date is unknown, not from 1970."""
+    """Return whether a time is in seconds since boot, rather than in seconds since 1970."""
     return time < _EARLIEST_DATE
 
 
@@ -128,7 +129,7 @@ class _Stamps:
     """Parses the times at the start of kernel log lines.
 
     Attributes:
-        last: The time of the last line that contains a time. Before the first such line, the value
+        last: The time in the last line that contained a time. Before the first such line, the value
             is `now`, or 0 if the boot time is unknown.
     """
 
@@ -170,7 +171,7 @@ class _Stamps:
         if not _NUMBER.match(day):  # `28. Apr`
             month, day = day, month
         number, of_month = _read_month(month), _NUMBER.match(day)
-        if number is None or of_month is None:  # an unknown language
+        if number is None or of_month is None:  # the language is unknown
             return self.last
         return self._choose_year({**parts, "number": str(number), "day": of_month[0]})
 
@@ -183,7 +184,7 @@ class _Stamps:
 
 
 def _read_month(name: str) -> int | None:
-    """Return the number of a month named in any language; None if the name is unknown."""
+    """Return the number of the month with a name in any language; None if it is unknown."""
     if number := _NUMBER.match(name):  # `4月`
         return int(number[0])
     lower = unicodedata.normalize("NFC", name).lower()
@@ -207,7 +208,7 @@ def _read_date(parts: Mapping[str, str], year: int) -> float:
         shift = -shift if zone[0] == "-" else shift
     elif zone in {"Z", "UTC", "GMT"}:
         shift = 0
-    else:  # no zone, or a name that is interpreted as the local zone
+    else:  # no time zone, or a name, which is interpreted as the local time zone
         return clocks.mktime((*midnight.timetuple()[:3], hour, minute, second, 0, 0, -1)) + fraction
     days = midnight.toordinal() - _EPOCH.toordinal()
     seconds = hour * _HOUR_SECONDS + minute * _MINUTE_SECONDS + second - shift
@@ -215,7 +216,7 @@ def _read_date(parts: Mapping[str, str], year: int) -> float:
 
 
 def _find_boot_time(lines: list[str], now: float) -> float:
-    """Return the boot time, assuming that the log's last line was written at `now`."""
+    """Return the boot time if the last line with a time since boot was written at `now`."""
     for line in reversed(lines):
         line = _tidy(line)  # noqa: PLW2901 - the same line
         if found := _RECORD.fullmatch(line):
@@ -226,5 +227,5 @@ def _find_boot_time(lines: list[str], now: float) -> float:
 
 
 def _tidy(line: str) -> str:
-    """Remove colour codes and a leading log level from a kernel log line."""
+    """Remove color codes and a leading log level from a kernel log line."""
     return _LEVEL.sub("", strip_escape_codes(line), count=1)

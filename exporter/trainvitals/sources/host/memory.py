@@ -18,7 +18,7 @@ _PARTS = (
 )
 _BYTES_PER_KB = 1024
 _LONGEST_VALUE = 40  # spaces, the digits of a 64-bit number, and the unit
-# More than any machine has: without a limit, lxcfs reports the largest possible number.
+# More memory than any machine has; without a limit, lxcfs reports the largest possible number.
 _MOST_BYTES = 1 << 60
 
 
@@ -26,8 +26,8 @@ _MOST_BYTES = 1 << 60
 class MemoryReading:
     """The host's memory and swap; a value is None if the kernel does not report the value.
 
-    No part is larger than the corresponding total: if `/proc/meminfo` reports a larger part, as
-    lxcfs does for swap, the part is None.
+    If `/proc/meminfo` reports a value that is larger than the corresponding total, as lxcfs does
+    for swap, the value is None.
 
     Attributes:
         total_bytes: Usable RAM (`MemTotal`).
@@ -35,7 +35,7 @@ class MemoryReading:
             3.14).
         free_bytes: RAM that is not used at all, not even by a cache (`MemFree`).
         buffers_bytes: Cached device blocks (`Buffers`).
-        cached_bytes: Cached file contents, including shared memory (`Cached`).
+        cached_bytes: Cached file contents and shared memory (`Cached`).
         shared_bytes: Shared memory and tmpfs, including `/dev/shm` (`Shmem`).
         dirty_bytes: Bytes written to files but not yet to their devices (`Dirty`).
         swap_total_bytes: The size of the swap space (`SwapTotal`).
@@ -84,7 +84,7 @@ class MemorySource:
 
     Args:
         roots: The path of `/proc`.
-        page_bytes: The page size; `/proc/vmstat` counts swapped memory in pages.
+        page_bytes: The page size in bytes; `/proc/vmstat` counts swapped memory in pages.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-# Types that never show a disk filling up: kernel interfaces, and images, which are always full.
+# Types whose free space is irrelevant: kernel interfaces, and images, which are always full.
 PSEUDO_TYPES = frozenset(
     {
         "autofs",
@@ -49,7 +49,7 @@ PSEUDO_TYPES = frozenset(
     }
 )
 
-# The kernel itself serves these types; all others depend on a server or process that may hang.
+# Types that the kernel serves. All other types depend on a server or process that may hang.
 LOCAL_TYPES = frozenset(
     {
         "bcachefs",
@@ -76,20 +76,20 @@ LOCAL_TYPES = frozenset(
     }
 )
 
-# Container engines, Kubernetes and login sessions remove their mounts when they stop, and the disk
-# that contains such a mount is listed itself.
+# The mounts of container engines, Kubernetes and login sessions. They are removed when the program
+# stops, and the disk that contains such a mount is listed separately.
 _EXCLUDED_PLACES = re.compile(
     r"/(?:proc|sys|dev(?!/shm$)"
     r"|etc/(?:hosts|hostname|resolv\.conf)$"
     r"|run/(?!media/|mount/).+"
     r"|var/lib/(?:docker|containers|containerd|kubelet|rancher|lxcfs|snapd)/.+"
     r"|snap/.+"
-    # The same places for an engine with another data directory.
+    # The same mounts of an engine with another data directory.
     r"|.*/?overlay2?/[^/]+/merged$"
     r"|.*/?containers/[0-9a-f]{64}/mounts/shm$"
     r"|.*/io\.containerd\.[^/]+/.+)(?:/|$)"
 )
-# A volume on a server is a separate disk, and its container hangs if the server does not respond.
+# A volume on a server is not on the host's disk, and the container hangs if the server hangs.
 _VOLUME = re.compile(r"/var/lib/[^/]+/(?:.+/)?(?:volumes|volume-subpaths|globalmount)(?:/|$)")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _COLUMNS_BEFORE_DASH = 6
@@ -107,10 +107,10 @@ class Mount:
         path: The mount point as bytes, which need not be valid UTF-8.
         device: The mounted block device, or the server and the path on the server.
         fstype: The file system type, such as `ext4` or `nfs4`.
-        number: The kernel's device number, which is equal for all mounts of one file system.
+        number: The kernel's device number, which is the same for all mounts of a file system.
         remote: Whether the file system is served by a server or another process.
-        guarded: Whether reading the file system may hang, because it is remote or mounted below a
-            remote file system.
+        guarded: Whether reading the file system may hang, because the file system is remote or is
+            mounted below a remote file system.
         readonly: Whether the file system is read-only because of its mount options or an error.
     """
 
@@ -128,8 +128,8 @@ def parse_mountinfo(data: bytes) -> tuple[tuple[Mount, ...], int]:
     """Parse the mounts, and choose one mount for each file system that contains data.
 
     Returns:
-        The mounts, the most important first (the root, shared memory, other mounts by mount point,
-        and last the mounts of containers), and the number of lines that could not be parsed.
+        The mounts, and the number of lines that could not be parsed. The order of the mounts is:
+        the root, shared memory, other mounts by mount point, mounts of containers.
 
     Raises:
         ValueError: None of the lines can be parsed, so the data is not a `mountinfo` file.
@@ -138,7 +138,7 @@ def parse_mountinfo(data: bytes) -> tuple[tuple[Mount, ...], int]:
     known = [mount for mount in lines if mount is not None]
     if lines and not known:
         raise ValueError(data)
-    # The last mount at a mount point hides earlier ones.
+    # The last mount at a mount point hides the earlier mounts.
     mounts = {mount.mountpoint: mount for mount in known}
     remote_places = [
         mount.mountpoint.rstrip("/") + "/" for mount in mounts.values() if mount.remote
@@ -151,7 +151,7 @@ def parse_mountinfo(data: bytes) -> tuple[tuple[Mount, ...], int]:
 
 
 def matters(mount: Mount) -> bool:
-    """Return whether a mount contains data that can grow, or is a container volume on a server."""
+    """Return whether a mount contains data that can grow; a container volume on a server does."""
     if mount.mountpoint == "/":
         return True
     if mount.fstype in PSEUDO_TYPES:
@@ -201,7 +201,7 @@ def _parse_line(line: bytes) -> Mount | None:
 
 
 def _unescape(column: bytes) -> bytes:
-    # Spaces in names are written as octal numbers.
+    # The kernel writes spaces in names as octal numbers.
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), column)
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots, not_understood, read_small
 
-# The loopback interface, the host's ends of container interfaces, and interfaces that kernel
-# modules create when they are loaded.
+# The loopback interface, the host's ends of containers' virtual interfaces, and interfaces that
+# kernel modules create when they are loaded.
 EXCLUDED = r"lo$|veth|cali|cni|lxc|ifb\d|dummy\d|tunl\d|sit\d|gre\d|gretap\d|erspan\d|ip6tnl\d"
 
 _HEAD_LINES = 2
-# Reading a speed takes the kernel's lock for all interfaces, so speeds are read rarely, and when a
-# link comes up.
+# Reading a speed requires the kernel's lock for all interfaces. Therefore, a speed is read once per
+# minute, and when a link comes up.
 _SPEED_AGE_SECONDS = 60.0
 _COLUMNS = 16
 _LONGEST_NAME = 64
 _MOST = 1 << 64
 _MEGABITS = re.compile("[0-9]{1,9}")
-# In a card's own switch, the host's end of a virtual function, a subfunction or another host.
+# The ports of a network card's internal switch for virtual functions, subfunctions or other hosts.
 _REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+")
 _BYTES_PER_MEGABIT = 125_000
 
@@ -34,8 +34,9 @@ class Interface:
 
     Attributes:
         device: The interface's name, such as `eth0`.
-        physical: Whether the interface is a port of a hardware device. A bond, bridge or VLAN is
-            not a port; neither is a card's virtual function (SR-IOV) whose port is also listed.
+        physical: Whether the interface is a port of a hardware device. A bond, a bridge and a VLAN
+            are not ports. A network card's virtual function (SR-IOV) is not a port either, because
+            the port that it uses is listed separately.
         receive_bytes: The number of bytes received.
         receive_packets: The number of packets received.
         receive_errors: The number of received packets that were damaged.
@@ -70,12 +71,11 @@ class NetworkReading:
 
     Attributes:
         interfaces: The network interfaces, physical interfaces first, at most `limit`.
-        dropped: The number of interfaces left out of `interfaces`, including interfaces whose line
-            could not be parsed but not interfaces excluded by name.
-        receive_bytes: The number of bytes received since boot by all physical interfaces, or by all
-            interfaces if none is physical, as in a container.
-        transmit_bytes: The number of bytes sent since boot by the interfaces that `receive_bytes`
-            counts.
+        dropped: The number of interfaces omitted from `interfaces`, including interfaces with an
+            invalid line. Interfaces that are excluded by name are not counted.
+        receive_bytes: The number of bytes received since boot by all physical interfaces. If there
+            is no physical interface, as in a container, all interfaces are counted.
+        transmit_bytes: The number of bytes sent since boot by the same interfaces.
     """
 
     interfaces: tuple[Interface, ...]
@@ -90,8 +90,8 @@ class NetworkSource:
     Args:
         roots: The paths of `/proc` and `/sys`.
         clock: A function that returns a monotonic time in seconds.
-        excluded: A regular expression that is matched at the start of interface names; interfaces
-            with a matching name are left out.
+        excluded: A regular expression that is matched at the start of interface names. Interfaces
+            with a matching name are omitted.
         limit: The maximum number of interfaces to report individually.
     """
 
@@ -103,7 +103,7 @@ class NetworkSource:
         excluded: str = EXCLUDED,
         limit: int = 32,
     ) -> None:
-        # `/proc/net` shows the reading process's network; process 1 is on the host's network.
+        # `/proc/net` shows the network of the reading process; process 1 uses the host's network.
         own = roots.procfs == Path("/proc")
         self._dev = KeptFile(roots.procfs / ("net/dev" if own else "1/net/dev"))
         self._class_net = roots.sysfs / "class/net"
@@ -196,7 +196,7 @@ class _Link:
             if state is None:
                 return None
             state = state.strip()
-            # Some drivers always report "unknown", and tunnels have no speed.
+            # Some drivers always report `unknown`; the carrier then shows whether the link is up.
             if state in {b"unknown", b"dormant"}:
                 state = b"up" if self._carrier.read() == b"1\n" else b"down"
         except SourceError:  # EINVAL: the interface is disabled
@@ -224,8 +224,9 @@ def _is_port(folder: Path) -> bool:
     """Return whether an interface is a separate port, given its directory in `/sys/class/net`."""
     if not (folder / "device").exists():
         return False
-    # Virtual functions and subfunctions (which have a number) share their card's port. In a virtual
-    # machine, a function may belong to a hypervisor interface, which counts the traffic of both.
+    # Virtual functions and subfunctions (which have a number) share the port of their network card.
+    # In a virtual machine, a function may belong to a hypervisor's interface, which counts the
+    # traffic of both.
     inner = ("device/physfn", "device/sfnum", "master/device")
     if any((folder / name).exists() for name in inner):
         return False

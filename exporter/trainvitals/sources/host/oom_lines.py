@@ -4,7 +4,7 @@ The OOM killer writes about 50 lines for each kill. Since Linux 5.0, one of thes
 `oom-kill:` and names the control groups, and the next line contains `Killed process`. After ten
 kills in five seconds, the kernel writes only the `Killed process` line of each further kill. Before
 Linux 5.0, the kernel wrote `Task in GROUP killed as a result of limit of GROUP` instead of the
-`oom-kill:` line, and only if a limit was hit. With `memory.oom.group`, one `oom-kill:` line is
+`oom-kill:` line, but only if a limit was reached. With `memory.oom.group`, one `oom-kill:` line is
 followed by `Tasks in GROUP are going to be killed` and by one line for each killed process.
 """
 
@@ -15,8 +15,8 @@ import re
 from collections import deque
 from dataclasses import dataclass, replace
 
-# All processes of a group are killed at once; the lines that old kernels write in between take
-# seconds on a slow console.
+# The processes of a group are killed at the same time, but old kernels write lines between the
+# kills, which takes seconds on a slow console.
 _GROUP_SECONDS = 1.0
 _OLD_SECONDS = 5.0
 # The maximum duration of an OOM report: about 50 lines, which a slow console delays.
@@ -25,7 +25,7 @@ _MOST_REMEMBERED = 64
 _LIMIT, _HOST = "CONSTRAINT_MEMCG", "CONSTRAINT_NONE"
 _BYTES_PER_KB = 1024
 _NO_LIMIT_BYTES = 1 << 60
-# A process name is cut to 15 arbitrary characters. The kernel escapes some, such as `\x0a`.
+# A process name has at most 15 characters, some of which the kernel escapes, such as `\x0a`.
 _NAME = r"(?:\\x[0-9a-f]{2}|.){0,15}"
 _OOM_KILL = re.compile(
     r"^oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]{1,20}),nodemask=.{0,900}?"
@@ -59,21 +59,21 @@ class OomKill:
 
     Attributes:
         time: The time of the kill, in seconds since 1970.
-        constraint: The cause of the kill: `CONSTRAINT_MEMCG` if a control group's limit was hit,
-            `CONSTRAINT_NONE` if the host had no memory left, `CONSTRAINT_CPUSET` or
-            `CONSTRAINT_MEMORY_POLICY` for NUMA nodes; empty if the log does not contain the
-            constraint.
-        oom_memcg: The control group whose limit was hit; None if the log does not name the control
-            group.
+        constraint: The kernel's name for the exhausted resource: `CONSTRAINT_MEMCG` for a control
+            group's limit, `CONSTRAINT_NONE` for the host's memory, and `CONSTRAINT_CPUSET` or
+            `CONSTRAINT_MEMORY_POLICY` for the memory of NUMA nodes. The value is empty if the log
+            does not contain the constraint.
+        oom_memcg: The control group whose limit was reached; None if the log does not name the
+            control group.
         task_memcg: The control group of the killed process; empty if the log does not name the
             control group.
-        task: The name of the killed process, cut to 15 characters.
+        task: The name of the killed process, truncated to 15 characters.
         pid: The PID of the killed process on the host.
         anon_rss_bytes: The killed process's anonymous memory, in bytes; None if the kernel did not
             log the size.
         shmem_rss_bytes: The killed process's shared memory, in bytes; None if the kernel did not
             log the size.
-        limit_bytes: The memory limit that was hit, in bytes; None if the kernel did not log the
+        limit_bytes: The memory limit that was reached, in bytes; None if the kernel did not log the
             limit.
     """
 
@@ -90,12 +90,12 @@ class OomKill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The control group of the next kills, for kills whose own lines do not name the group.
+    """The control group of the following kills, whose `Killed process` lines do not name it.
 
     Attributes:
         until: The last time at which a kill is attributed to the group.
         constraint: The `constraint` of each kill; see `OomKill`.
-        is_for_one: Whether only one kill follows, instead of one for each process of the group.
+        is_for_one: Whether the group applies to one kill only, not to all kills until `until`.
         oom_memcg: The `oom_memcg` of each kill; see `OomKill`.
         task_memcg: The `task_memcg` of each kill; see `OomKill`.
     """
@@ -108,7 +108,7 @@ class _Group:
 
 
 class OomLines:
-    """Parses the lines of OOM kills in one kernel log, the oldest first."""
+    """Parses the lines of OOM kills in one kernel log, in chronological order."""
 
     def __init__(self) -> None:
         self._oom_kills: list[OomKill] = []
@@ -120,10 +120,10 @@ class OomLines:
         self._limit = (0, -math.inf)
 
     def take(self, time: float, line: str) -> bool:
-        """Parse a line; return whether the line belongs to the report of a kill.
+        """Parse a line, and return whether the line announces or reports a kill.
 
         Args:
-            time: When the line was written, in seconds since 1970.
+            time: The time at which the line was written, in seconds since 1970.
             line: The line without control characters.
         """
         if ("kill" in line or "Kill" in line or "reaped" in line) and self._take_kill(time, line):
@@ -133,7 +133,7 @@ class OomLines:
         return False
 
     def collect(self, *, ends: bool) -> tuple[OomKill, ...]:
-        """Return the kills since the last call; see `KernelLines.collect`."""
+        """Return the kills that were found since the last call; see `KernelLines.collect`."""
         if ends or self._is_overdue:
             self._settle()
         self._is_overdue = self._announced is not None
@@ -175,7 +175,7 @@ class OomLines:
         return True
 
     def _take_reaped(self, time: float, match: re.Match[str]) -> None:
-        """Add an OOM kill if the log contains only the `oom_reaper` line, without the cause."""
+        """Add an OOM kill of unknown cause from an `oom_reaper` line, unless the kill is known."""
         pid = int(match["pid"])
         is_announced = self._announced is not None and self._announced.pid == pid
         if not is_announced and all(pid != other for other, _ in self._killed):
@@ -208,7 +208,7 @@ class OomLines:
             self._settle()
             return True
         if any(pid == other and abs(time - then) < _OLD_SECONDS for other, then in self._killed):
-            return True  # every process of a group is reported, the first process twice
+            return True  # the kernel reports the first process of a group twice
         group = self._find_group(time, match["scope"])
         if group is None:
             return False
@@ -234,7 +234,7 @@ class OomLines:
             self._group = None
         if group is not None and time <= group.until:
             return group
-        if not scope:  # a line from an old kernel, without the lines before it
+        if not scope:  # from an old kernel, and the preceding lines are missing
             return None
         return _Group(until=time, constraint=_HOST if scope.startswith("Out") else _LIMIT)
 

@@ -1,7 +1,7 @@
 """Pressure stall information: how long tasks waited for CPU, memory, I/O and interrupts.
 
-The information is read from `/proc/pressure/*`. These files exist in Linux 4.20 and newer if
-pressure stall information is enabled.
+The information is read from `/proc/pressure/*`. These files exist since Linux 4.20, if pressure
+stall information is enabled.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The time that tasks have been stalled on one resource since boot.
+    """The time since boot in which tasks waited for one resource.
 
     Attributes:
         resource: The resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
-        some_seconds: The time during which at least one task waited; None for interrupts, because
-            an interrupt stops all tasks on a core.
-        full_seconds: The time during which all tasks waited at the same time; None for the CPU,
-            because the kernel does not define this time for a whole machine.
+        some_seconds: The time in which at least one task waited; None for interrupts, because an
+            interrupt stops all tasks on a core.
+        full_seconds: The time in which all tasks waited simultaneously; None for the CPU, because
+            the kernel does not define this time for a whole machine.
     """
 
     resource: str
@@ -53,7 +53,7 @@ class PressureSource:
         )
 
     def read(self) -> PressureReading:
-        """Read the current stall times, and leave out resources whose file cannot be read.
+        """Read the current stall times; a resource is omitted if its file cannot be read.
 
         Raises:
             SourceError: Pressure files exist, but none of them can be read.
@@ -74,8 +74,8 @@ class PressureSource:
 def _read(resource: str, file: KeptFile) -> Stall | SourceError | None:
     """Read one resource's stall times.
 
-    The result is an error if the file cannot be read or parsed, and None if the file does not
-    exist.
+    If the file cannot be read or parsed, the error is returned. If the file does not exist, the
+    result is None.
     """
     try:
         data = file.read()
@@ -95,7 +95,7 @@ def _parse(resource: str, data: bytes) -> Stall:
 
 
 def _parse_line(line: bytes) -> tuple[bytes, float]:
-    """Return the level of a pressure line, `some` or `full`, and the stall time in seconds."""
+    """Return the first word of a pressure line, `some` or `full`, and the stall time in seconds."""
     head, _, total = line.rpartition(b" total=")
     if not total.isdigit():
         raise ValueError(line)

@@ -1,4 +1,4 @@
-"""Resource usage of the exporter itself, including its driver readers, read from `/proc`."""
+"""The resource usage of the exporter and its child processes, read from `/proc`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class ProcessReading:
 
     Attributes:
         cpu_seconds: The CPU time of the exporter and its children, including children that have
-            ended; the value never decreases.
-        resident_bytes: The resident memory of the exporter and its children; a page shared by
-            several processes counts for each process.
+            ended, so the value never decreases.
+        resident_bytes: The resident memory of the exporter and its children. A page that several
+            processes share is counted for each process.
         virtual_bytes: The total size of the processes' address spaces.
         start_time_seconds: The time at which the exporter started, in seconds since 1970; None if
             the system does not report its boot time.
         open_fds: The number of the processes' open file descriptors; None if this user is not
             permitted to count a child's file descriptors.
         max_fds: The exporter's soft limit on open files, multiplied by the number of processes;
-            None if no limit is set.
+            None if there is no limit.
         threads: The number of threads of the exporter and its children.
     """
 
@@ -60,10 +60,10 @@ class _Stat:
 
 
 class ProcessSource:
-    """Reads the resources that the exporter itself uses.
+    """Reads the resource usage of the exporter and its child processes.
 
     Args:
-        procfs: The path of the exporter's own `/proc`, which in a container is not the host's
+        procfs: The path of the exporter's own `/proc`; in a container, this is not the host's
             `/proc`.
         children: A function that returns the PIDs of the child processes that count as part of the
             exporter.
@@ -93,7 +93,7 @@ class ProcessSource:
         self._stat_counts_fds = False
 
     def read(self) -> ProcessReading:
-        """Read the exporter's current resource usage, and skip children that no longer exist.
+        """Read the current resource usage; children that no longer exist are skipped.
 
         Raises:
             SourceError: `/proc/self/stat` or a child's file cannot be read or parsed, or the
@@ -157,8 +157,8 @@ class ProcessSource:
             if self._stat_counts_fds:
                 open_fds = self._own_fd.stat().st_size
             else:
-                open_fds = _count_names(self._own_fd) - 1  # one is open to list the others
-                # Linux 6.2 and newer report the number as the directory's size.
+                open_fds = _count_names(self._own_fd) - 1  # without the descriptor of the listing
+                # Since Linux 6.2, the directory's size is the number of file descriptors.
                 self._stat_counts_fds = self._own_fd.stat().st_size == open_fds
             for pid in children:
                 open_fds += self._count_fds_of(self._procfs / str(pid) / "fd")

@@ -40,8 +40,8 @@ class Process:
             not list the user; empty if the process has ended.
         cpu_percent: The CPU usage since the previous reading, where 100 is one full core; None at
             the first reading.
-        resident_bytes: The process's resident memory; memory shared by several processes counts for
-            each process.
+        resident_bytes: The process's resident memory. Memory that several processes share is
+            counted for each process.
     """
 
     pid: int
@@ -56,10 +56,10 @@ class ProcessesReading:
     """The processes that use the most CPU and memory.
 
     Attributes:
-        count: The number of processes; None if other users' processes are hidden (hidepid) and
-            therefore also missing from the lists.
-        by_cpu: The processes that used the most CPU since the previous reading, the busiest first,
-            without idle processes; empty at the first reading.
+        count: The number of processes; None if other users' processes are hidden (hidepid). Hidden
+            processes are also missing from the lists.
+        by_cpu: The processes that used the most CPU time since the previous reading, the busiest
+            first; empty at the first reading. Idle processes are omitted.
         by_memory: The processes with the most resident memory, the largest first.
     """
 
@@ -70,7 +70,7 @@ class ProcessesReading:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """The data in the `/proc/PID/stat` file of a process or thread.
+    """The values in the file `stat` of a process or thread in `/proc`.
 
     Attributes:
         pid: The ID of the process or thread.
@@ -148,7 +148,7 @@ class ProcessesSource:
             )
 
         return ProcessesReading(
-            # Process 1 is visible to every process, unless it is hidden.
+            # If process 1 is not visible, other users' processes are hidden.
             count=len(stats) if any(one.pid == _FIRST for one in stats) else None,
             by_cpu=tuple(describe(one) for one in busiest if elapsed and spent.get(one.pid)),
             by_memory=tuple(describe(one) for one in largest if one.resident_pages),
@@ -176,8 +176,8 @@ class ProcessesSource:
         """
         if self._seen_at is None:
             return {}
-        # A new process has used all of its CPU time since the previous reading. A process's times
-        # sometimes decrease by a tick.
+        # A new process has used all of its CPU time since the previous reading. The CPU time of a
+        # process sometimes decreases by a tick.
         return {
             one.pid: max(0, one.ticks - self._seen.get((one.pid, one.start_ticks), 0))
             for one in stats
@@ -187,7 +187,7 @@ class ProcessesSource:
         # getpwuid is not used, because it may query a directory service that hangs.
         try:
             data = self._passwd.read() or b""
-        except SourceError:  # user IDs are shown instead of names
+        except SourceError:  # user IDs are reported instead of user names
             return {}
         rows = [line.split(":", _USER_FIELDS) for line in data.decode(errors="replace").split("\n")]
         return {row[2]: row[0] for row in reversed(rows) if len(row) > _USER_FIELDS}

@@ -54,7 +54,7 @@ def find_biggest(
     *,
     page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
 ) -> list[tuple[str, int]]:
-    """Return the name with PID and the resident bytes of each of the largest processes."""
+    """Return the largest processes: pairs of the name with the PID, and the resident bytes."""
     try:
         pids = [name for name in os.listdir(procfs) if name.isdecimal()]  # noqa: PTH208 - names are all that is wanted
     except OSError:
@@ -87,7 +87,7 @@ def _read_disks(paths: Sequence[str], roots: Roots) -> Iterable[Disk]:
 
 
 def _find_filesystem(path: str, there: Iterable[Filesystem]) -> Filesystem | None:
-    """Return a path's file system, which has the deepest mount point above the path."""
+    """Return the file system whose mount point is the deepest directory that contains the path."""
     above = {path, *map(str, PurePosixPath(path).parents)}
     on = [each for each in there if each.mountpoint in above]
     return max(on, key=lambda each: len(each.mountpoint), default=None)

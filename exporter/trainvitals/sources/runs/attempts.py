@@ -1,8 +1,8 @@
 """Count the restarts of training runs, and the work that was lost because of the restarts.
 
-Each start of a rank creates one run file. Two run files with the same run and rank are attempts at
-the same work: if an attempt ended without finishing and another attempt follows, the steps between
-the first step of the later attempt and the last step of the earlier attempt were lost.
+Each start of a rank creates one run file. Run files with the same run and rank are attempts at the
+same work. If an attempt did not finish and another attempt follows, the steps from the first step
+of the later attempt to the last step of the earlier attempt were lost.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Attempt:
 
     @property
     def has_stepped(self) -> bool:
-        """Whether the attempt has completed a step, so that its first global step is final."""
+        """Whether the attempt has completed a step, after which its first global step is final."""
         return self.record.step[_STEPS] > 0
 
     @property
@@ -56,7 +56,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The steps and time that a run lost because of restarts, for the rank that lost the most.
+    """The steps and time that a run lost because of restarts.
+
+    Each number is the maximum of any rank of the run.
 
     Attributes:
         restarts: The number of restarts after an attempt that did not finish.
@@ -192,7 +194,7 @@ def _forget(kept: dict[Key, Value], present: Collection[Key]) -> None:
 
 
 def _find_worst(chains: Iterable[_Chain], before: Losses) -> Losses:
-    """Return the maximum losses of any rank in a run, including the maximum losses found before."""
+    """Return the maximum of each loss over a run's ranks and the losses that were found before."""
     rows = [(chain.restarts, chain.steps, chain.seconds) for chain in chains]
     rows.append((before.restarts, before.steps, before.seconds))
     restarts, steps, seconds = (max(column) for column in zip(*rows, strict=True))

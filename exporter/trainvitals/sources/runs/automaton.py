@@ -33,15 +33,17 @@ _MOST_EMPTIES = 64
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a regular expression; a place that is listed twice can be reached in two ways.
+    """A part of a regular expression.
+
+    A place that `first` or `last` lists twice can be reached in two ways.
 
     Attributes:
         first: The places where a match of the part may begin.
         last: The places where a match of the part may end.
         ways: The number of ways in which the part may match no characters, at most 2.
-        sure: The places where the part has matched, regardless of what follows.
-        is_free: Whether the part may match no characters, regardless of what follows.
-        empties: The number of ways in which the part may match no characters, without a limit.
+        sure: The places after which the part matches regardless of the text that follows.
+        is_free: Whether the part can match no characters regardless of the text that follows.
+        empties: The same number as `ways`, but limited to 64 whenever parts are joined.
     """
 
     first: Places = ()
@@ -60,14 +62,14 @@ class Automaton:
         characters: The characters with which the expression is tested: some of each kind of
             character that the expression distinguishes.
         taken: The characters that each place matches, as bits.
-        times: The maximum number of times that repeats match each place.
-        edges: The places that may follow each place; a following place that is
-            listed twice is reached in two ways.
-        sure: The places where the expression has matched, regardless of what follows.
-        copies: The number of times that repeats with a fixed count repeat the part that is being
+        times: For each place, the maximum number of times that its repeats match the place.
+        edges: For each place, the places that may follow the place. A following place that is
+            listed twice can be reached in two ways.
+        sure: The places after which the expression matches regardless of the text that follows.
+        copies: The product of the minimum counts of the repeats that contain the part that is being
             read.
-        is_exponential: Whether repeats with a fixed count, or empty alternatives, multiply the
-            number of ways to split a text.
+        is_exponential: Whether the number of ways to split a text is exponential because of repeats
+            with a minimum count, or because of parts that can match no characters.
     """
 
     characters: str
@@ -79,7 +81,7 @@ class Automaton:
     is_exponential: bool = False
 
     def read(self, tree: _Tree, flags: int, times: int) -> _Part:
-        """Add the places of an expression to the automaton, and link the places."""
+        """Add the places of an expression to the automaton, and return the expression as a part."""
         parts = (self._read_one(operation, flags, times) for operation in tree)
         return reduce(self._join, parts, _Part())
 
@@ -138,7 +140,7 @@ class Automaton:
         return self._join(whole, last if least else _choose(_Part(), last))
 
     def _fits_in_two_ways(self, body: _Tree, flags: int) -> bool:
-        """Return whether some text matches repeats of an expression in two ways."""
+        """Return whether repeats of an expression can match the same text in two ways."""
         trial = Automaton(self.characters, self.taken[:1], [_MOST_TIMES], [[]])
         part = trial.read(body, flags, 1)
         trial._link(part.last, part.first)
@@ -146,7 +148,7 @@ class Automaton:
         return bool(places) and (part.ways > 0 or trial.is_ambiguous(places))
 
     def is_ambiguous(self, loop: frozenset[int]) -> bool:
-        """Return whether some text leads from a place in a loop back to that place in two ways."""
+        """Return whether a text leads from a place in a loop back to the same place in two ways."""
         if any(self.edges[one].count(other) > 1 for one, other in product(loop, loop)):
             return True
         home = (min(loop, default=START),) * 2
@@ -176,9 +178,9 @@ class Automaton:
                 self.edges[one].append(other)
 
     def reach(self, places: Places, *within: Container[int]) -> set[Places]:
-        """Return the places to which one text can lead from the given places.
+        """Return the places to which the same text can lead from the given places.
 
-        Each of the paths stays within one of the sets in `within`.
+        The path from the n-th of the given places stays within the n-th set in `within`.
         """
         reached: set[Places] = set()
         ends = [places]

@@ -1,14 +1,13 @@
-r"""Estimate how long a regular expression may take, from its structure alone.
+r"""Estimate how long a search may take, from the structure of its regular expression.
 
 Python's `re` engine tries every way to split a text among the parts of an expression. Three
 structures allow many ways:
 
 - Within a repeat, a text leads from a place back to that place in two ways, as in `(a+)+`,
   `(a|ab|b)+` or `(\w+\s?)+`. With such a repeat, the time is exponential in the length of the text.
-- The same text is matched by one repeat, by the path from this repeat to another, and by the other
-  repeat, as in `a+.*b`. Each pair of repeats with this structure multiplies the time by the length
-  of the text. A search acts as a repeat of any character before the expression: `a.*b` contains one
-  such pair, and `\S+.*b` contains two.
+- Two repeats, and the path between the repeats, match the same text, as in `a+.*b`. Each such pair
+  of repeats multiplies the time by the length of the text. A search acts as a repeat of any
+  character before the expression: `a.*b` contains one such pair, and `\S+.*b` contains two.
 
 - One text leads to a place in several ways without a repeat, as in `a?a?a?` or `(a|aa)(a|aa)`. Each
   part with this structure multiplies the time.
@@ -28,7 +27,7 @@ from itertools import product
 
 from trainvitals.sources.runs.automaton import START, Automaton, read_automaton
 
-# Most expressions contain some alternatives and optional groups that begin alike.
+# Most expressions contain a few alternatives or optional groups that begin with the same text.
 _FEW_WAYS = 64
 _MOST_WAYS = 1 << 20
 _MOST_SETS = 5000
@@ -65,7 +64,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
 
     @cache
     def count_after(loop: frozenset[int]) -> int:
-        """Return the factor by which later loops multiply the number of ways to split a text."""
+        """Return the factor by which the loops after a loop multiply the number of steps."""
         later = (other for other in left if other != loop and other <= after[min(loop)])
         return max(
             (
@@ -91,7 +90,7 @@ def _follow(edges: Sequence[Sequence[int]], place: int) -> set[int]:
 
 
 def _overlap(automaton: Automaton, loop: frozenset[int], other: frozenset[int]) -> bool:
-    """Return whether one text is matched by a loop, another loop, and the path between them."""
+    """Return whether two loops, and the path from one to the other, match the same text."""
     within = (loop, range(len(automaton.edges)), other)
     return any(
         (place, end, end) in automaton.reach((place, place, end), *within)
@@ -102,12 +101,12 @@ def _overlap(automaton: Automaton, loop: frozenset[int], other: frozenset[int]) 
 def _count_ways(automaton: Automaton) -> float:
     """Return the maximum number of paths by which an automaton matches one text.
 
-    A search tries all of these paths: `a?a?a?b` has eight ways to match the letters before a missing
-    `b`, and each additional `a?` doubles the number of ways.
+    A search tries all of these paths. For example, `a?a?a?b` has eight ways to match the letters
+    before a missing `b`, and each additional `a?` doubles the number of ways.
 
-    For each character, one path is not counted. Each path passes each repeat at most once. The
-    number of paths may be overestimated but is never underestimated; infinity is returned if the
-    number exceeds 2^20.
+    The paths are counted after each character of the text, without the first path. A path does not
+    return to the beginning of a repeat. The number of paths may be overestimated but is never
+    underestimated. The result is infinity if the number exceeds 2^20.
 
     Raises:
         OverflowError: The expression has too many combinations of places.
@@ -137,11 +136,11 @@ def _count_ways(automaton: Automaton) -> float:
 
 
 def _follow_counts(automaton: Automaton, before: _Counts) -> Iterator[_Counts]:
-    """Yield the number of paths to each place after each kind of next character."""
+    """Yield the number of paths to each place, for each kind of character that may come next."""
     ahead: dict[int, int] = {}
     for place, count in before.items():
         for end in () if place in automaton.sure else automaton.edges[place]:
-            if end > place:  # not back to the beginning of a repeat
+            if end > place:  # a path does not return to the beginning of a repeat
                 ahead[end] = ahead.get(end, 0) + count
     kinds = {
         tuple(place for place in ahead if automaton.taken[place] >> bit & 1)

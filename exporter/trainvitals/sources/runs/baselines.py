@@ -51,8 +51,8 @@ class Baseline:
         run: The pattern that is compared with the run names.
         epochs_per_hour: The expected pace, in epochs per hour; None if the file does not specify a
             pace.
-        memory_bytes: The expected memory on each accelerator at any batch size; None if the file
-            specifies no such memory.
+        memory_bytes: The expected memory on each accelerator, in bytes, for batch sizes that
+            `memory_bytes_by_batch` does not contain; None if the file does not specify a memory.
         memory_bytes_by_batch: The expected memory on each accelerator in bytes, by batch size.
     """
 

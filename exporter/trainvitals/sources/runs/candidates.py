@@ -1,8 +1,8 @@
 """Choose which files in a run directory to open, and which open files to close.
 
 A run directory may contain more files than are read. Files are chosen from each user in turn,
-beginning with root and this process's user. For each user, files held by a living process come
-before other files, and newer files before older ones.
+beginning with root and this process's user. For each user, the files that a living process holds
+come before other files, and newer files come before older files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Names(NamedTuple):
     """The names in a run directory.
 
     Attributes:
-        runs: The names of run files.
+        runs: The directory entries of run files.
         notes: The names of notes on ended runs.
         passing: The names of files that are removed when they are old: launch notes, and temporary
             files that have not been renamed yet.
@@ -62,7 +62,7 @@ class NameLister:
     Each listing therefore continues after the names that the previous listing returned.
 
     Args:
-        most: The maximum number of names of any kind in a part.
+        most: The maximum number of names in a part, including the names of other files.
     """
 
     def __init__(self, most: int) -> None:
@@ -112,13 +112,13 @@ class NameLister:
 def order_candidates(
     entries: Iterable[os.DirEntry[str]], users: Users, *, folder: int
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the counted users' files, in the order to open them, and the other users' files.
+    """Return the files of counted users, in the order to open the files, and all other files.
 
     Args:
         entries: The directory entries of the files.
         users: The users whose files are counted.
-        folder: The open directory that contains the files; `DirEntry.stat` would use the directory
-            that was listed first.
+        folder: The open directory that contains the files. `DirEntry.stat` is not called, since it
+            uses the descriptor with which the listing began.
     """
     counted: list[Candidate] = []
     ignored: list[Candidate] = []
@@ -134,7 +134,7 @@ def order_candidates(
 def choose_surplus(
     files: Mapping[FileKey, RankFile], most: int, users: Users
 ) -> Iterator[tuple[FileKey, bool]]:
-    """Yield each file to close beyond the limit, and whether a living process holds that file."""
+    """Yield each file beyond the limit, to be closed, and whether a living process holds it."""
     if len(files) <= most:
         return
     held = {key: file.is_held for key, file in files.items()}

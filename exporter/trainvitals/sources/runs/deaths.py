@@ -1,4 +1,4 @@
-"""Determine each rank's ending once, record it beside the run file, and log and count it."""
+"""Determine how each rank ended, record the ending beside the run file, and log and count it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.moment import find_state
 from trainvitals.sources.runs.seen_files import SeenFile
 
-# How long to wait until the kernel reports an exit, which follows the parent's `wait` call.
+# How long to wait for the kernel's report of an exit, which follows the parent's `wait` call.
 PATIENCE_SECONDS = 10.0
 _MOST_RUNS = 1024
 _MOST_COUNTED = 4096
@@ -50,8 +50,8 @@ class DeathRegister:
     """The register of the endings of all ranks whose run files still exist.
 
     Args:
-        describe: A function that returns the machine state, including the accelerators with the
-            given UUIDs, as numbers in base units, by name.
+        describe: A function that takes the UUIDs of accelerators, and returns the state of the
+            machine and of these accelerators as numbers in base units, by name.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DeathRegister:
         return death.ending
 
     def is_reported(self, key: Hashable) -> bool:
-        """Return whether a rank's ending was counted and logged, so that the ending is final."""
+        """Return whether a rank's ending was counted and logged; the reason is then final."""
         death = self._deaths.get(key)
         return death is not None and death.is_reported
 
@@ -149,7 +149,7 @@ class DeathRegister:
             _note(file, ending)
 
     def _read_note(self, death: _Death, file: SeenFile, now: float) -> None:
-        """Adopt a note by `trainvitals run`, to which the kernel reported the process's exit."""
+        """Use the ending in a note by `trainvitals run` if the note says how the process exited."""
         note = read_ending(file.path) if file.can_be_noted else None
         if note is not None and is_exit_known(note):
             machine = death.ending.machine or note.machine
@@ -161,7 +161,7 @@ class DeathRegister:
         self._counted[key] = None
         exits = self._exits.pop(run, None) or dict.fromkeys(REASONS, 0)
         exits[ending.reason] += 1
-        self._exits[run] = exits  # at the end, since the oldest are dropped
+        self._exits[run] = exits  # moved to the end, since the first are dropped
 
 
 def is_exit_known(ending: Ending) -> bool:
@@ -188,8 +188,8 @@ def determine_file(file: SeenFile, when: float) -> Ending:
 def date_end(file: SeenFile, now: float, *, died_here: bool) -> float:
     """Return the time when a rank ended, in Unix seconds.
 
-    The result is the time that the rank recorded for its end. If the rank recorded no such time,
-    the result is the time when the rank was found to have ended or last wrote a record.
+    The result is the end time that the rank recorded. If the rank recorded no end time, the result
+    is `now` if the exporter saw the rank alive, and otherwise the time of the rank's last record.
 
     If the rank wrote no record, the result is the time at which the run file was created. The
     result is never later than `now`, even if the clock was fast when the record was written.

@@ -15,7 +15,7 @@ _SHARE = 0.75
 
 
 def require_room(descriptor: int) -> int:
-    """Return a file descriptor, but close it if fewer than a quarter of all descriptors are free.
+    """Return a file descriptor; close it instead if less than a quarter of all descriptors is free.
 
     Raises:
         OSError: The file descriptor was closed; the error code is EMFILE, as if no file descriptor

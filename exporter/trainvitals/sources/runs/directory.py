@@ -1,8 +1,8 @@
 """Read a run directory: the run files that trainers wrote, and whether the trainers are alive.
 
-Any user may write to a run directory, so its contents are not trusted: a file that is not a
-complete run file of a known version is counted but not modified, and if there are too many files,
-files are chosen from each user in turn, as the module `owners` describes.
+Any user may write to a run directory, so its contents are not trusted. A file that is not a
+complete run file of a known version is counted but not modified. If there are too many files, files
+are chosen from each user in turn, as the module `owners` describes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FOLDER_FLAGS = (
 # A directory that changed more recently than this may have changed again within the same tick of
 # the file system's clock.
 _TICK_SECONDS = 1.0
-# The divisor that limits one user's share of the followed processes.
+# A user who is not trusted may have one half of the processes that are followed.
 _WATCHED_SHARES = 2
 # The number of new files that are opened before files beyond the limit are closed.
 _BATCH = 128
@@ -54,10 +54,10 @@ class Limits:
             turn; for each user, the files of living ranks come first, then the newest files.
         watched: The maximum number of ranks whose process is followed until the process ends; the
             limit for one user who is not trusted is half of this number.
-        names: The maximum number of names of any kind that are listed per reading; later readings
-            list the other names.
+        names: The maximum number of file names that are listed per reading; later readings list the
+            remaining names.
         new: The maximum number of run files that are opened per reading; later readings open the
-            other files. Users with write access may create thousands of run files repeatedly.
+            remaining files. Users with write access may create thousands of run files repeatedly.
         unlisted_seconds: The time, in seconds, for which a rank whose file was deleted is reported
             after the rank's end.
         dead_seconds: The time, in seconds, for which a run file is kept after the rank's end.
@@ -178,7 +178,7 @@ class RunDirectory:
     def allow(self, files: int) -> None:
         """Set the maximum number of run files that are read from this directory.
 
-        Several directories share one limit.
+        The number is this directory's share of a limit for several directories.
         """
         if files > self._most_files and self._omitted:
             self._seen = None
@@ -186,7 +186,7 @@ class RunDirectory:
         self._close_surplus()
 
     def detach(self) -> None:
-        """Close a directory that was removed with its container, but keep the run files open."""
+        """Close the directory after the removal of its container, but keep the run files open."""
         self._is_detached = True
         self._names.start_over()
         if isinstance(self._folder, int) and self._folder >= 0:
@@ -194,7 +194,7 @@ class RunDirectory:
             self._folder = -1
 
     def discard(self, now: float) -> None:
-        """Unlink the run files of ranks that ended long ago, or ended and exceed the limit.
+        """Unlink the run files of ranks that ended long ago, and of ended ranks beyond the limit.
 
         A rank ended long ago if it ended at least `Limits.dead_seconds` ago. The module
         `discarding` describes which files are kept.
@@ -215,7 +215,7 @@ class RunDirectory:
             oldest = now - limits.dead_seconds
             discard_dead(folder, self._files.values(), now, oldest)
             omitted = list(self._omitted)
-            first = int(now) % max(1, len(omitted))  # earlier ones may not be removable
+            first = int(now) % max(1, len(omitted))  # earlier files may not be removable
             chosen = [*omitted[first:], *omitted[:first]][: limits.new]
             discard_omitted(folder, chosen, now, lambda name: self._open_file(name, folder))
             if isinstance(self._folder, Path):
@@ -236,7 +236,7 @@ class RunDirectory:
         """Return whether the rank of a deleted run file no longer needs to be reported."""
         if file.is_listed or file.liveness.is_alive or self._is_detached:
             return False
-        if was_alive:  # it ended after the last reading, so its end has not been reported yet
+        if was_alive:  # the rank ended since the last reading, so the end is not reported yet
             file.ended_unlisted_time = now
         ended = file.ended_unlisted_time
         return ended is None or not 0 <= now - ended < self._limits.unlisted_seconds
@@ -279,7 +279,13 @@ class RunDirectory:
         return os.open(self._folder, _FOLDER_FLAGS)
 
     def _lose(self, error: OSError) -> None:
-        """Record that the run directory was removed; living ranks still use the unlinked files."""
+        """Record that the run directory cannot be opened, but keep the open run files.
+
+        If the directory was removed, living ranks still use the unlinked files.
+
+        Raises:
+            SourceError: The directory exists but cannot be opened.
+        """
         for file in self._files.values():
             file.is_listed = False
         self._seen = None
@@ -304,11 +310,12 @@ class RunDirectory:
         return True
 
     def _scan(self, folder: int, *, is_review: bool) -> bool:
-        """Add the existing run files; return False if a run file could not be opened this time.
+        """Add the existing run files; return False if some of them are left for the next scan.
 
         Args:
             folder: The open directory.
-            is_review: Whether to compare files beyond the limit again, since ranks may have ended.
+            is_review: Whether to compare the files beyond the limit with the open files again,
+                since ranks may have ended.
         """
         listing = self._names.list(folder)
         self._is_part, self._notes = listing.is_part, listing.notes
@@ -340,7 +347,7 @@ class RunDirectory:
         return is_whole
 
     def _keep_omitted(self, listed: Container[tuple[str, int]], folder: int | None) -> None:
-        """Forget omitted files that are not listed, except living ranks' files in unlisted parts.
+        """Forget omitted files that are not listed, except existing files of living ranks.
 
         Args:
             listed: The name and inode of each listed file.
@@ -358,7 +365,7 @@ class RunDirectory:
         self._omitted = kept
 
     def _recognise(self, name: str, key: FileKey, *, is_review: bool) -> bool:
-        """Return whether a run file is already known under any name."""
+        """Return whether a run file is already known, under any name, and need not be opened."""
         file = self._files.get(key)
         if file is not None and (file.is_open or file.path.name == name):
             file.path = self._path / name
@@ -373,7 +380,7 @@ class RunDirectory:
         return who in self._omitted and not has_room and not is_review
 
     def _admit(self, name: str, key: FileKey, folder: int) -> bool:
-        """Open and add a run file; return False if the file could not be opened this time."""
+        """Open and add a run file; return False if there are too few descriptors or memory."""
         was_alive = self._omitted.pop((name, key.inode), False)
         try:
             file = self._open_file(name, folder)

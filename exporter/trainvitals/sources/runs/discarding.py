@@ -38,7 +38,7 @@ def discard_omitted(
     now: float,
     open_file: Callable[[str], RankFile],
 ) -> None:
-    """Unlink the run files of dead ranks that are beyond the file limit, regardless of age.
+    """Unlink the run files of dead ranks beyond the file limit, regardless of the files' age.
 
     Args:
         folder: The open run directory.
@@ -60,8 +60,8 @@ def discard_notes(
 ) -> None:
     """Unlink old notes whose run files were deleted.
 
-    Processes that create and unlink run files must not fill the directory with notes. If the run
-    files of more than `most` notes no longer exist, the excess notes are unlinked immediately.
+    If the run files of more than `most` notes no longer exist, the excess notes are unlinked
+    immediately, so that processes that create and unlink run files cannot fill the directory.
 
     Args:
         folder: The open run directory.
@@ -102,7 +102,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def _is_dead(file: RankFile) -> bool:
-    """Return whether there is more evidence of a rank's death than the age of the rank's record."""
+    """Return whether a rank is dead according to more than the age of the rank's last record."""
     return not file.liveness.is_alive and file.liveness.evidence != "age"
 
 

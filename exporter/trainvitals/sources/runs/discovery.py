@@ -207,7 +207,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def count_open(pattern: str, path: str) -> int:
-    """Return how many of a path's last components the path's pattern does not fix; at least 1."""
+    """Return how many components a path has after the pattern's wildcard-free part; at least 1."""
     named = Path(os.path.expanduser(pattern)).parts  # noqa: PTH111 - as in `find`
     fixed = list(takewhile(lambda part: not _MAGIC.search(part), named))
     return max(1, len(split_path(path)) - len(split_path(str(Path(*fixed)))))

@@ -66,8 +66,8 @@ class Ending:
 
     Attributes:
         reason: The reason for the ending: `finished` if the record says so or the exit code is 0;
-            `exception` if the record says so or the exit code is not 0; `signal` if a signal killed
-            the process; `oom` only if the kernel counted an OOM kill; otherwise `unknown`.
+            `exception` if the record says so or the exit code is not 0; `oom` if the kernel counted
+            an OOM kill; `signal` if a signal killed the process; otherwise `unknown`.
         exit_code: The exit code, 0 to 255; None if the exit code is unknown or a signal killed the
             process.
         signal: The signal that killed the process; None if no signal killed the process or the
@@ -92,7 +92,7 @@ class Ending:
 def determine_ending(
     record_state: State | None, last_words: str, liveness: Liveness, now: float
 ) -> Ending:
-    """Return how a rank ended, according to its own record, otherwise according to the kernel.
+    """Return how a rank ended, according to its record or, failing that, the kernel.
 
     Args:
         record_state: The state that the trainer recorded last; None if the state is unknown.

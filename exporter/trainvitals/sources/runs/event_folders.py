@@ -44,11 +44,13 @@ def find_folders(search: Search, logdir: str) -> list[EventFolder]:
 
 
 def add_held_folders(folders: dict[str, EventFolder], held: Iterable[FoundFile]) -> None:
-    """Add the folders with event files of processes, and add processes to the known folders.
+    """Add the directories of the event files that processes write.
+
+    A directory that is already known is kept, and the processes that write to it are added.
 
     Args:
-        folders: The folders by path, which are updated.
-        held: The event files of processes.
+        folders: The directories by path, which are updated.
+        held: The event files that processes write.
     """
     newest: dict[str, FoundFile] = {}
     for file in held:
@@ -87,7 +89,10 @@ def find_run_folder(folder: EventFolder, with_files: set[str]) -> str:
 
 
 def cut_folders(run_path: str, folders: list[EventFolder]) -> int:
-    """Keep a run's own directory and the latest other directories; return the number removed."""
+    """Remove a run's oldest directories beyond the limit; return the number of removed directories.
+
+    The run's own directory is always kept.
+    """
     folders.sort(key=lambda f: (f.path == run_path, f.newest.modified_time), reverse=True)
     left_out = len(folders[_MOST_FOLDERS:])
     del folders[_MOST_FOLDERS:]

@@ -53,7 +53,7 @@ _LAST_TAG = "train/train_runtime"  # logged by the Hugging Face Trainer at the e
 
 @dataclass(slots=True)
 class _Stream:
-    """The newest event file in one directory, which is followed, and its possible successor."""
+    """The event file that is followed in a directory, and the newer file to follow next, if any."""
 
     file: FollowedFile
     split: Split
@@ -77,11 +77,10 @@ class _Run:
 class EventFileSource(FileSource[_Run]):
     """Reads the scalars in TensorBoard event files below the configured directories.
 
-    The number `omitted` includes the directories beyond the limit per run.
+    The number `omitted` includes the directories that exceed the limit on directories per run.
 
     Args:
-        logdirs: The configured directories; every search looks again for directories that do not
-            exist yet.
+        logdirs: The configured directories, which need not exist yet.
         clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
         users: The users whose files are read.
@@ -157,7 +156,7 @@ class EventFileSource(FileSource[_Run]):
             run.name = name
 
     def _update(self, run: _Run, folders: Sequence[EventFolder], run_path: str) -> None:
-        """Update the event files that are followed for a run."""
+        """Follow the newest event file in each of a run's directories."""
         gone = run.streams.keys() - {folder.path for folder in folders}
         for path in gone:
             run.streams.pop(path).file.close()
@@ -175,7 +174,7 @@ class EventFileSource(FileSource[_Run]):
                 stream.next_path = path
 
     def _follow(self, run: _Run) -> None:
-        """Read new records from a run's event files, as far as the time allows."""
+        """Read new records from a run's event files until the time limit."""
         for count, stream in enumerate(run.streams.values()):
             if count and self._budget.is_over():
                 return

@@ -46,7 +46,7 @@ _LOG = Gap(
 
 
 def read_run(run: Run, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
-    """Return the evidence about a training run's end, which comes from the most relevant rank."""
+    """Return the evidence about how a training run ended, from the run's most relevant rank."""
     return read_start(run, run.telling, kernel, gaps)
 
 
@@ -94,7 +94,7 @@ def read_start(
 
 
 def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
-    """Return the evidence about a launch by `trainvitals run` in which no process reported.
+    """Return the evidence about a launch by `trainvitals run` in which no process reported a run.
 
     Args:
         launch: The launch; the user must have given a run name.
@@ -117,7 +117,7 @@ def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...]
 
 
 def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
-    """Return evidence to which a launch's output, or the traceback in its note, is added."""
+    """Return evidence with a launch's output added, or the traceback in the launch note."""
     output = None if launch is None else read_output(launch)
     if launch is not None and not output and launch.error:
         output = launch.error
@@ -133,10 +133,10 @@ def _mask(text: str) -> tuple[str, ...]:
 
 
 def _is_end_of_command(ending: Ending, launch: Launch | None) -> bool:
-    """Return whether a command failed by an exception other than those of its ranks.
+    """Return whether a command failed with an exception that is not from its ranks.
 
-    A program that executes a notebook ends the kernel after the exception of a cell. If the command
-    itself received SIGTERM before, its exception says so.
+    After an exception in a cell, a program that executes a notebook terminates the notebook's
+    kernel. If the command itself received SIGTERM before, the command's exception says so.
     """
     if launch is None or not launch.exit_code or launch.error is None:
         return False
@@ -145,7 +145,7 @@ def _is_end_of_command(ending: Ending, launch: Launch | None) -> bool:
 
 
 def _add_exit(ending: Ending, launch: Launch) -> Ending:
-    """Return an ending with the exit of the command that the rank was part of."""
+    """Return an ending to which the exit of the rank's command is added."""
     if launch.signal is not None:
         how = f"{describe_signal(launch.signal)} killed the command of `trainvitals run`"
     elif launch.exit_code is not None:
@@ -198,7 +198,7 @@ def read_process(
     roots: Roots = Roots(),  # noqa: B008 - immutable
     clock: Callable[[], float] = time.time,
 ) -> Evidence | None:
-    """Return the evidence about a process: its current problems, or its kill by the kernel.
+    """Return the evidence about a process: its current state, or how the kernel killed it.
 
     Args:
         pid: The PID of the process.

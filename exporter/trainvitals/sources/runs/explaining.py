@@ -72,8 +72,8 @@ class Explanation:
         kind: The kind of file: `log`, `csv`, `json`, `tensorboard` or `mlflow`.
         lines: The explanations of the lines; at most 100,000.
         step: The step after the last line; None if no step was read.
-        values: The values after the last line, by the words of a run file.
-        metrics: The values after the last line of all other names.
+        values: The values after the last line that have a word in run files, by word.
+        metrics: All other values after the last line, by name.
         is_cut: Whether only a part of the file was read because the file is too long.
     """
 
@@ -112,7 +112,7 @@ def explain_file(path: Path, patterns: Sequence[Pattern]) -> Explanation:
 
 
 class _Listener(RunScalars):
-    """Records the numbers of a run, and keeps the numbers in the last line separately."""
+    """Records the numbers of a run, and keeps the numbers of the last line separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class _Explainer:
         self.lines.append(ExplainedLine(number, text, taken.format, numbers, reason))
 
     def finish(self, path: Path, kind: str, *, is_cut: bool) -> Explanation:
-        """Return the explanation of the file, with the last values of its first run."""
+        """Return the explanation of the file, with the last values of the first run in the file."""
         scalars = self._listeners[0] if self._listeners else RunScalars()
         found = scalars.describe("", "log", "", started_time=None, last_time=0.0)
         epoch = {} if found.epoch is None else {"epoch": found.epoch}
@@ -229,7 +229,7 @@ def _explain_state(
     *,
     is_cut: bool,
 ) -> Explanation:
-    """Explain the entries in the history of a Trainer's state, and then its totals."""
+    """Explain the log entries, and then the totals, in the state file of a Hugging Face Trainer."""
     explainer = _Explainer()
     texts = [json.dumps(entry) for entry in entries]
     for number, text in enumerate(texts, start=1):

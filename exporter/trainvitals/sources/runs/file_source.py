@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # most sources need no patterns
 class FileSource(ABC, Generic[Item]):
     """Reads the numbers in files that are followed while runs write them.
 
-    If there are too many runs, each user's latest runs are followed in turn.
+    If there are too many runs, runs are chosen from each user in turn, the latest runs first.
 
     Args:
         clock: A function that returns the current time, in Unix seconds.
@@ -29,8 +29,8 @@ class FileSource(ABC, Generic[Item]):
 
     Attributes:
         most_runs: The maximum number of runs to follow.
-        forget_after_seconds: The number of seconds after the last write to a run's files from which
-            the run is ignored.
+        forget_after_seconds: The number of seconds without a write to a run's files after which the
+            run is ignored.
         omitted: The number of runs that were left out of the last reading because of the limits.
         complaint: One line with a file or pattern that could not be used, the reason and the
             remedy; None if all files and patterns could be used.
@@ -78,7 +78,7 @@ class FileSource(ABC, Generic[Item]):
         return self._describe()
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other log line patterns from now on; files in other formats are not affected."""
+        """Replace the log line patterns; files in other formats are not affected."""
 
     def close(self) -> None:
         """Close all files."""
@@ -92,11 +92,11 @@ class FileSource(ABC, Generic[Item]):
 
     @abstractmethod
     def _follow(self, item: Item) -> None:
-        """Read new values of a run or a file, as far as the time allows."""
+        """Read new values of a run or a file until the time limit."""
 
     @abstractmethod
     def _list_complaints(self) -> Sequence[str | None]:
-        """Return what could not be used in the last reading, the most important first."""
+        """Return the complaints about the last reading, the most important complaint first."""
 
     @abstractmethod
     def _describe(self) -> tuple[FoundRun, ...]:

@@ -1,4 +1,4 @@
-"""Read runs without the training client from the files that flags name and processes write."""
+"""Read runs without the training client from files that flags name or processes write."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Finders:
             self._add(_LINES)
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use these log line patterns from now on."""
+        """Replace the log line patterns."""
         self._patterns = tuple(patterns)
         for finder in self._finders.values():
             finder.use_patterns(patterns)
@@ -90,7 +90,7 @@ class Finders:
     ) -> tuple[list[FoundRun], int, FollowedFiles]:
         """Read all files.
 
-        If a file system does not respond, only the runs in the same kind of file are missing.
+        If a file system does not respond, only runs in the affected kind of file are missing.
 
         Args:
             instrumented: The PIDs of the processes that have a run file.
@@ -128,7 +128,7 @@ class Finders:
     def close(self) -> None:
         """Close all files, and stop the background threads."""
         for name, finder in self._finders.items():
-            if not self._pool.is_running(name):  # a blocked read ends with this process
+            if not self._pool.is_running(name):  # a blocked read ends only when this process exits
                 finder.close()
         self._pool.close()
 
@@ -167,7 +167,7 @@ class Finders:
         return choose_held(found, self._held.find_instrumented(instrumented))
 
     def _judge(self) -> FollowedFiles:
-        """Return the number of files that were understood, and the names of the other files."""
+        """Return which files were understood, were not understood, or could not be read."""
         files = [file for finder in self._finders.values() for file in finder.files]
         understood = [file for file in files if file.state == "understood"]
         places = {file.place for file in understood} - {""}

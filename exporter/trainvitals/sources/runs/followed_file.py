@@ -17,8 +17,8 @@ class FollowedFile:
 
     `peek` returns the bytes after the offset without consuming them, and `advance` moves the
     offset, so that an incomplete part is read again. The last bytes before the offset are kept and
-    compared with the file, so a rewritten file is detected even if it has grown past the offset in
-    the meantime.
+    compared with the file. A rewritten file is therefore detected even if it has grown past the
+    offset.
 
     Args:
         path: The path of the file.
@@ -65,7 +65,7 @@ class FollowedFile:
 
         Returns:
             The bytes, which are empty at the end of the file, and whether the file was replaced or
-            rewritten, so that the bytes begin at its start.
+            rewritten. In this case, the bytes are from the start of the file.
 
         Raises:
             OSError: The file cannot be opened or read, or is not a regular file.
@@ -100,7 +100,11 @@ class FollowedFile:
             self._descriptor = None
 
     def _reopen(self) -> tuple[int, bool]:
-        """Open the file, or its replacement once the old file has been read to its end."""
+        """Open the file, or its replacement if the old file was read to its end.
+
+        Returns:
+            The file descriptor, and whether the file was replaced.
+        """
         if self._descriptor is not None:
             if self._peeked < os.fstat(self._descriptor).st_size or not self._lost_its_name():
                 return self._descriptor, False
@@ -121,7 +125,7 @@ class FollowedFile:
         try:
             status = os.stat(self.path)  # noqa: PTH116 - hot
         except OSError:
-            return False  # no file has its name, but the open file can still be read
+            return False  # the name no longer exists, but the open file can still be read
         return (status.st_dev, status.st_ino) != self.identity
 
 
@@ -134,7 +138,7 @@ _SEARCHES_TAKE_AT_MOST = 0.05
 
 
 class ReadBudget(Generic[Item]):
-    """Divides the time limit of a reading, a quarter of a second, among the followed files.
+    """Limits a reading of the followed files to a quarter of a second.
 
     Because of this limit, a large file never delays a scrape. The next reading begins with the
     first file that was not reached. A search for files is due every two seconds, or less often if

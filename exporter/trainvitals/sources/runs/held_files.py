@@ -1,21 +1,21 @@
 """Find the files that processes on accelerators write, if no flag names the files.
 
 For each process that holds an accelerator, only two sources are searched: the files that the
-process holds open for writing, and the process's working folder. A file counts if it is a regular
-file with a known name, if its owner is a user of the process and a user whose run files are read,
-and if it was written to after the process started.
+process holds open for writing, and the process's working folder. A file is read if it is a regular
+file with a known name and was written to after the process started. Its owner must be a user of the
+process, and a user whose run files are read.
 
 The working folder is searched six levels deep, the nearest folders first, with at most 1,000 names
 in each folder and 5,000 in total. Symbolic links, hidden folders and installed packages are
 skipped. The root directory is not searched. A regular file to which standard output or standard
-error is redirected is a log of the process, regardless of the file's name.
+error is redirected is a log of the process, regardless of its name and of when it was last written.
 
 A process in another mount namespace has other paths. The files of such a process are opened below
-`/proc/PID/root`, which requires the permission to trace the process, as does reading
-`/proc/PID/cwd`. Symbolic links there are not followed, because their targets would be resolved in
-the exporter's own namespace.
+`/proc/PID/root`. Opening these files and reading `/proc/PID/cwd` require the permission to trace
+the process. Symbolic links below `/proc/PID/root` are not followed, because their targets would be
+resolved in the exporter's own namespace.
 
-The files of a process that has ended are kept for an hour, so that their last lines are read.
+The files of a process that has ended are kept for an hour, so that the last lines are read.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class HeldFiles:
     def _search(self, holders: Iterable[int], instrumented: Iterable[int], until: float) -> None:
         now = self._clock()
         with_file = frozenset(instrumented)
-        # Another thread may look for instrumented processes in the meantime.
+        # Another thread may call `find_instrumented` at the same time.
         noted = dict(self._processes)
         for pid in sorted(holders)[:_MOST_PROCESSES]:
             self._note(noted, pid, now)
@@ -161,7 +161,7 @@ class HeldFiles:
     def find_instrumented(self, with_file: frozenset[int]) -> frozenset[int]:
         """Return the processes on accelerators for which a run file exists.
 
-        The run file may be that of the process, of an ancestor or of a descendant.
+        The run file may belong to the process itself, to an ancestor or to a descendant.
 
         Args:
             with_file: The PIDs of the processes that have a run file.
@@ -276,7 +276,7 @@ def is_mlflow(file: FoundFile) -> bool:
 
 
 def _choose_states(files: Iterable[FoundFile]) -> list[FoundFile]:
-    """Return the files with only the latest `trainer_state.json` of each run.
+    """Return the files, but only the latest `trainer_state.json` of each run.
 
     The Hugging Face Trainer writes this file to each checkpoint folder.
 
@@ -377,7 +377,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def _is_known(name: str, beside: Iterable[str] = ()) -> bool:
-    """Return whether a file's name shows that the file may describe a training.
+    """Return whether a file's name is that of a file about a training run.
 
     Args:
         name: The name of the file.

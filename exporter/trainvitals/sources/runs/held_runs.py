@@ -1,10 +1,11 @@
-"""Chooses the runs among the files that were found through the processes that write to them.
+"""Chooses runs from the files that were found through the processes that write to the files.
 
 The files of such a run are in the working folder of a process that holds an accelerator, or the
-process holds the files open. A process often writes several files about the same training, such as
-a log, a CSV file and event files. Therefore, a working folder has only one run if its files belong
-to one process; otherwise, it has one run for each of the folders that are not nested. A run's file
-is chosen in the order of `_RANKS`, and the latest file first; files that a flag names come first.
+process holds the files open. A process often writes several files about the same run, such as a
+log, a CSV file and event files. Therefore, all files in a working folder describe one run if one
+process writes them. Otherwise, files describe the same run only if they are in the same folder or
+in nested folders. The run is read from the file whose kind comes first in `_RANKS`, and from the
+latest file of this kind. Files that a flag names come first and are always read.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _STATE, _STATE_RANK = "trainer_state.json", 5
 def add_held(found: dict[str, FoundFile], held: Iterable[FoundFile]) -> None:
     """Add the files of processes to the files that flags name.
 
-    If a flag also names a process's file, the entry keeps its path, and the file's processes are
-    added to the entry.
+    If a flag also names the file of a process, the path in the entry is kept, and the processes
+    that write to the file are added to the entry.
 
     Args:
         found: The files that flags name, by path.
@@ -100,7 +101,7 @@ def _is_nested(one: str, other: str) -> bool:
 
 
 def _name_apart(runs: list[FoundRun]) -> list[FoundRun]:
-    """Return the runs with unique names: a PID is added to a name that another run has."""
+    """Return the runs with unique names: a PID is added if another run has the same name."""
     names: set[str] = set()
     named: list[FoundRun] = []
     for run in sorted(runs, key=lambda run: not run.is_named):

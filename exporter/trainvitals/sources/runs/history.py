@@ -35,7 +35,7 @@ _STOPPED = ("T", "t")
 _SLACK_SECONDS = 1.0  # how fast a clock may have been before it was corrected
 _STATE_TIME = STATE["state_time"]
 _ENDED = (State.FINISHED, State.FAILED, State.ENDED)
-# The words that contain the time of writing in each record, on each clock.
+# The words that contain the time of writing of each record: on the monotonic and the wall clock.
 _CLOCKS = (
     (STEP["mono_ns"], STEP["wall_time"]),
     (STATE["mono_ns"], STATE["wall_time"]),
@@ -56,7 +56,8 @@ class RunHistory:
         omitted: The number of run files that were not read because of the limit on run files.
         disbelieved: The number of notes on endings that were ignored because another user wrote
             them or because they are invalid.
-        launches: The launches by `trainvitals run` in which no process reported, the latest first.
+        launches: The launches by `trainvitals run` with a run name in which no process reported a
+            run, the latest first.
     """
 
     directory: Path
@@ -70,7 +71,7 @@ class RunHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The context of a reading: its time, the machine, the users to read, and their launches."""
+    """The time, the machine, the users whose files are read, and these users' launches."""
 
     now: Moment
     host: Host
@@ -177,7 +178,7 @@ def _identify(file: SeenFile) -> Identity:
 def _read_starts(files: Sequence[SeenFile], context: _Context) -> list[Start]:
     """Return the starts in all run files, sorted by the creation times that the files state.
 
-    The creation times that files state are compared only between files of the same user.
+    A run belongs to one user, so false creation times affect only the runs of the files' owner.
     """
     names = RunNames()
     for file in sorted(files, key=lambda file: rank_owner(file.owner, file.made_time)):
@@ -203,7 +204,7 @@ def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> St
     moment = context.now
     if liveness.is_alive:
         stall = detect_stall(record, moment, is_stopped=liveness.state in _STOPPED).cause
-        if identity.boot_id != moment.boot_id:  # from another kernel, whose clock is unknown
+        if identity.boot_id != moment.boot_id:  # the clock of the other kernel is unknown
             moment = _move(record, identity, moment.wall_time)
     else:
         liveness = _add_exit(liveness, identity, context.host)
@@ -232,7 +233,7 @@ def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> St
 def _find_ending(
     file: SeenFile, identity: Identity, liveness: Liveness, context: _Context
 ) -> tuple[Ending, bool]:
-    """Return how an ended rank ended, and whether its end time is known."""
+    """Return how a rank ended, and whether the end time is known."""
     note = read_ending(file.path) if file.can_be_noted else None
     state = find_state(file.record)
     is_recorded = state in _ENDED and file.record.state[_STATE_TIME] > 0
@@ -244,7 +245,7 @@ def _find_ending(
 
 
 def _add_exit(liveness: Liveness, identity: Identity, host: Host) -> Liveness:
-    """Add to a liveness the exit of a zombie process, which the kernel still reports."""
+    """Return a liveness with the exit added if the kernel still reports the rank as a zombie."""
     if liveness.exit is not None or liveness.host_pid is None:
         return liveness
     state = read_process_state(liveness.host_pid, procfs=host.procfs)

@@ -4,8 +4,9 @@
 of `trainvitals run`. The note is a JSON object in UTF-8 of at most 65536 bytes, with mode 0600,
 because the last error and the path of the log may be private. The note is written under a temporary
 name that begins with a dot, and then renamed. The note is created immediately if the user named the
-run, or otherwise as soon as a process below the command reports, and is updated when the command
-ends. The exporter and later launches remove notes that have not been written to for a day.
+run, and otherwise as soon as a process below the command reports a run. When the command ends, the
+note is updated. The exporter and later launches remove notes that were last written to over a day
+ago.
 
 ============== =================================================================================
 member         value
@@ -14,16 +15,16 @@ member         value
 `name`         the run name that the user gave, or null
 `runs`         the names of the runs that processes below the command reported; at most 64 strings
 `started`      when the command was started, in Unix seconds; less than 4e9
-`ended`        when the command ended, in Unix seconds, or null; null in the note of a launch that
-               was killed means that nothing is known about the end of its command
+`ended`        when the command ended, in Unix seconds, or null; if `trainvitals run` was killed,
+               the value remains null, and the end of the command is unknown
 `exit_code`    0 to 255, or null if the command has not ended or a signal killed it
 `signal`       1 to 64, or null if the command has not ended or no signal killed it
 `error`        the traceback of the exception that ended the command, as Python prints it, or null;
                at most 16384 characters
-`thread_error` the traceback of the last exception that ended a thread other than the main one of a
-               process below the command, or null; at most 16384 characters
-`pids`         the process IDs of the command and of the processes that were seen below it, as
-               `trainvitals run` sees them, once the command has ended; at most 256 numbers
+`thread_error` the traceback of the last exception that ended a thread, other than the main thread,
+               of a process below the command, or null; at most 16384 characters
+`pids`         after the command has ended: the process IDs of the command and of the descendants
+               that were found, in the PID namespace of `trainvitals run`; at most 256 numbers
 `log`          the absolute path of the file with the output of the command, or null
 `log_start`    the size of this file when the command was started, in bytes
 ============== =================================================================================
@@ -85,9 +86,10 @@ class Launch:
         log: The path of the file with the command's output; None if the output is not logged.
         log_start: The size of the log when the command was started, in bytes.
         owner: The ID of the user who owns the note.
-        thread_error: The traceback of the last exception that ended a thread other than the main one of
-            a process below the command; None if no such exception is known.
-        pids: The process IDs of the command and of processes below it; empty until the command ended.
+        thread_error: The traceback of the last exception that ended a thread, other than the main
+            thread, of a process below the command; None if no such exception is known.
+        pids: The process IDs of the command and of the processes below the command; empty until the
+            command ended.
     """
 
     name: str | None
@@ -104,7 +106,7 @@ class Launch:
     pids: Sequence[int] = ()
 
     def has_run(self, run: str) -> bool:
-        """Return whether a process below the command reported, or was to report, the given run."""
+        """Return whether a process reported a run, or the user named the run and no process did."""
         return run in self.runs or (not self.runs and run == self.name)
 
 

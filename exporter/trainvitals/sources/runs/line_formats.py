@@ -5,7 +5,7 @@ separated by commas, semicolons or tabs, and may be padded with spaces, as in YO
 `results.csv`. Each other line contains at most as many cells as the header contains names. Empty
 cells are ignored: Lightning's CSVLogger writes a training loss and a validation loss to different
 lines of `metrics.csv`. A line that consists of names replaces the header. Lightning rewrites the
-file when a column is added to the header, and Lightning Fabric rewrites the file at each save; a
+file when a column is added to the header, and Lightning Fabric rewrites the file at each save. A
 rewritten file is read again from the start. Examples::
 
                    epoch,      train/box_loss,      train/obj_loss
@@ -76,8 +76,8 @@ class LineFormat(Protocol):
     Attributes:
         source: The kind of file, as in `FoundRun`.
         longest: The maximum length of a line that is read.
-        is_rewritten: Whether a file that no longer begins with the known content was rewritten and
-            describes the same run; otherwise, the file is the next log of the run.
+        is_rewritten: The meaning of a file that no longer begins with the known content: True if
+            the file was rewritten and describes the same run, False if it is the run's next log.
         takes_tail: Whether a last line without a line break can be read.
         is_document: Whether the file is one document, which is passed to `take` as a whole.
     """
@@ -96,7 +96,8 @@ class LineFormat(Protocol):
             reader_of: A function that returns the reader for a run name.
 
         Returns:
-            The name of the format, and the reason why the line or a number in it was not read.
+            The name of the format, and the reason why the line, or a number in the line, was not
+            read.
         """
         ...
 
@@ -199,7 +200,7 @@ class StateFormat:
 
 
 def read_state(document: str) -> tuple[list[dict[str, object]], dict[str, int]] | None:
-    """Return the entries in the history of a Trainer's state, and its totals by name.
+    """Return the entries in the history of a Trainer's state, and the state's totals by name.
 
     The result is None if the state has no history.
     """
@@ -209,7 +210,7 @@ def read_state(document: str) -> tuple[list[dict[str, object]], dict[str, int]] 
 
 
 def list_totals(document: Mapping[str, object]) -> dict[str, int]:
-    """Return the totals in a Trainer's state that are known, by their names."""
+    """Return the known totals in a Trainer's state, by name."""
     totals = ((name, document.get(name)) for name in _TOTALS)
     counts = {name: read_count(total) for name, total in totals if isinstance(total, (int, float))}
     return {name: count for name, count in counts.items() if count}

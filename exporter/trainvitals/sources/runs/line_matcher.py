@@ -1,6 +1,6 @@
 """Find the pattern that matches a log line, and pass the line to the run that it belongs to.
 
-A few searches for short texts choose the patterns that a line may match.
+First, a few searches for short texts choose the patterns that may match the line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainvitals.units import format_duration
 _AND_MORE = frozenset({"finished", "evaluation", "part"})
 _LONGEST_MISSED = 1 << 10
 _HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
-# A line that seems to be about training, which counts if no pattern matches it.
+# Matches a line that seems to be about training. The line is counted if no pattern matches it.
 _TRAINING = re.compile(
     r"\b(?:loss|epoch|step|iter|iteration)\b['\"]?[\s:=#\[(]{1,4}\d|\d ?[mun]?s/step\b"
 )
@@ -51,12 +51,15 @@ class LineMatcher:
         self.use(patterns)
 
     def use(self, patterns: Sequence[Pattern]) -> None:
-        """Use other patterns from now on."""
+        """Replace the patterns."""
         self.complaint: str | None = None
         self._patterns = _Preselection(patterns)
 
     def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> Taken:
-        """Pass a line to the run that it belongs to; ignore a line that no pattern matches.
+        """Pass a line to the run that it belongs to.
+
+        A line that no pattern matches is counted if it seems to be about training, and is otherwise
+        ignored.
 
         Args:
             line: The text of the line, without its line ending.
@@ -64,7 +67,7 @@ class LineMatcher:
                 stands for the file's own run.
 
         Returns:
-            The patterns that matched; the reason is empty if no pattern matches.
+            The names of the patterns that matched; if no pattern matches, the reason is also empty.
         """
         taken = NOTHING
         chosen = self._patterns.choose(line)
@@ -84,7 +87,7 @@ class LineMatcher:
     def _try(
         self, pattern: Pattern, line: str, reader_of: Callable[[str], LineReader | None]
     ) -> tuple[Taken, bool]:
-        """Try a pattern on a line; return the result, and whether to skip the remaining patterns."""
+        """Return the result of a pattern for a line, and whether to skip the remaining patterns."""
         if len(line) > pattern.longest:
             return Taken(reason=f"too long for pattern {pattern.name}"), False
         started = self._clock()
@@ -127,16 +130,16 @@ def _deliver(
 
 
 def _is_about_training(line: str) -> bool:
-    for text in _HINTS:  # almost no line contains one
+    for text in _HINTS:  # almost no line contains one of these texts
         if text in line:
             return _TRAINING.search(line[:_LONGEST_MISSED].lower()) is not None
     return False
 
 
 class _Preselection:
-    """Groups patterns by texts that their lines contain, so that most lines need few searches.
+    """Groups patterns by the texts that they require, so that most lines need few searches.
 
-    Almost no line of a log belongs to training, and most patterns share a text such as `loss`.
+    Few lines of a log are about training, and most patterns require a common text such as `loss`.
 
     Args:
         patterns: The patterns in the order in which they are tried.
@@ -152,7 +155,7 @@ class _Preselection:
         self._chosen: dict[tuple[str, ...], tuple[Pattern, ...]] = {(): self._always}
 
     def choose(self, line: str) -> Sequence[Pattern]:
-        """Return the patterns whose groups a line belongs to, in the order of the patterns."""
+        """Return the patterns that may match a line, in the order in which they are tried."""
         key = tuple([text for text in self._texts if text in line])
         chosen = self._chosen.get(key)
         if chosen is None:
@@ -163,12 +166,12 @@ class _Preselection:
         return chosen
 
     def without(self, pattern: Pattern) -> _Preselection:
-        """Return the choice among all other patterns."""
+        """Return a preselection of all patterns except the given pattern."""
         return _Preselection([other for other in self._patterns if other is not pattern])
 
 
 def _group(patterns: Sequence[Pattern]) -> list[tuple[str, list[Pattern]]]:
-    """Return texts, each with the patterns whose lines contain it: the most frequent text first."""
+    """Return texts, each with the patterns that require it; the most frequent text comes first."""
     left = {number for number, pattern in enumerate(patterns) if pattern.contains}
     members: dict[str, set[int]] = {}
     for text in sorted({text for number in left for text in _choose_texts(patterns[number])}):
@@ -184,6 +187,6 @@ def _group(patterns: Sequence[Pattern]) -> list[tuple[str, list[Pattern]]]:
 
 
 def _choose_texts(pattern: Pattern) -> tuple[str, ...]:
-    """Return the texts that ordinary lines seldom contain: the first, and those with letters."""
+    """Return the required texts that are rare: the first, and those with at least three letters."""
     rare = (text for text in pattern.contains[1:] if sum(map(str.isalpha, text)) >= _FEW_LETTERS)
     return (pattern.contains[0], *rare)

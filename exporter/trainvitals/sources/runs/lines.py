@@ -56,10 +56,10 @@ class LineReader:
         self._bar: tuple[float, float] | None = None
         self._bar_total: float | None = None
         self._counts_from = 1.0
-        # The number of steps in the last epoch that ended below its heading; an evaluation may
-        # follow.
+        # The number of steps in the epoch below the last heading; None until this epoch has ended.
+        # An evaluation may follow.
         self._ended_steps: float | None = None
-        # An epoch of unknown length: its number, the steps before this epoch, and the steps in it.
+        # An epoch of unknown length: its number, the steps before the epoch, and its steps so far.
         self._open: tuple[float, float, float] | None = None
         self._section: Split | None = None
         self._table: tuple[Pattern, list[str]] | None = None
@@ -82,7 +82,7 @@ class LineReader:
             groups: The texts of the pattern's groups.
 
         Returns:
-            Whether the line contains the numbers that the pattern is for.
+            Whether the line contains numbers as the pattern expects.
         """
         if pattern.in_section and not self._section:
             return self._section is not None
@@ -156,7 +156,7 @@ class LineReader:
             self.scalars.evaluation_due = False
 
     def _is_of_evaluation(self, numbers: Mapping[str, float]) -> bool:
-        """Return whether a line's step count differs from that of the epoch that has just ended."""
+        """Return whether a line is about an evaluation, which has a different number of steps."""
         steps = numbers.get("epoch_steps")
         if steps is None or self._epoch is None or "epoch" in numbers:
             return False
@@ -227,7 +227,7 @@ class LineReader:
         return self._counts_from if pattern.first_epoch is None else float(pattern.first_epoch)
 
     def _count_open(self, epoch: float, first: float, done: float) -> float | None:
-        """Return the step in an epoch of unknown length; None if an earlier epoch was missed."""
+        """Return the step in an epoch of unknown length; None if an earlier epoch was not read."""
         before = 0.0 if epoch == first else None
         if self._open is not None and before is None:
             last, start, steps = self._open

@@ -1,10 +1,10 @@
 """Determine whether a run file's writer is alive and, from the kernel, how the writer ended.
 
-The writer of a run file holds a POSIX record lock on the file's first byte until the writer exits,
-so testing the lock shows immediately, even across PID namespaces, whether the writer is alive. The
-lock is not visible if another kernel is involved, as with gVisor, Kata or another machine's file
-system. In that case, the writer's PID and start time are checked if the writer is in the PID
-namespace of the calling process; otherwise the age of the writer's record is checked.
+The writer of a run file holds a POSIX record lock on the file's first byte until the writer exits.
+Testing the lock therefore shows immediately, even across PID namespaces, whether the writer is
+alive. The lock is not visible if another kernel is involved, as with gVisor, Kata or another
+machine's file system. In that case, the writer's PID and start time are checked if the writer is in
+the PID namespace of the calling process. Otherwise, the age of the writer's record is checked.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ except ImportError:  # Windows has no run files
 
 # `struct flock` of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-# Requests a lock that blocks readers; in Linux, F_RDLCK is 0 and F_UNLCK is 2.
+# Queries the lock that would block a reader; in Linux, F_RDLCK is 0 and F_UNLCK is 2.
 _ASKED = _FLOCK.pack(0, os.SEEK_SET, 0, 1, 0)
 _UNLOCKED = struct.pack("h", 2)
 _UNKNOWN_BOOT = bytes(16)
 _DEAD_LETTERS = "ZXx"
 _SIGKILL = 9
-# Listing a process's mappings takes a millisecond. A program that replaces the writer also releases
-# the lock, so the first check without a lock matters most.
+# Listing a process's mappings takes a millisecond, so only the first of this many checks lists the
+# mappings. The first check without a lock matters most, since a program that replaces the writer
+# releases the lock.
 _ASKED_EVERY = 16
 _BUSY_SECONDS = 0.2
 _RUNNING = "R"
@@ -265,7 +266,7 @@ class LivenessCheck:
         if watch.is_dead() or state is None or state.is_exiting:
             return self._report_dead("lock")
         if has_locks and self._is_replaced(self._host_pid):
-            self.close()  # the other program's exit is not the trainer's
+            self.close()  # the new program's exit is not that of the trainer
             return self._report_dead("lock")
         return self._report_alive("pid", state.letter)
 
@@ -284,7 +285,10 @@ class LivenessCheck:
         return self._report_alive("pid", state.letter)
 
     def _is_replaced(self, pid: int | None) -> bool:
-        """Return whether the process has replaced its program and no longer maps the run file."""
+        """Return whether the process has replaced its program and no longer maps the run file.
+
+        Only the first and then every 16th call checks the process; all other calls return False.
+        """
         self._asked += 1
         if pid is None or self._asked % _ASKED_EVERY != 1:
             return False
@@ -309,7 +313,7 @@ class LivenessCheck:
         return self._add_exit(self._dead)
 
     def _add_exit(self, dead: Liveness) -> Liveness:
-        """Add the kernel's exit report to a liveness as soon as the report is available."""
+        """Return a liveness to which the exit is added as soon as the kernel reports the exit."""
         if self._watch is None:
             return dead
         exit_ = self._watch.read_exit()

@@ -3,12 +3,12 @@
 A log is any text file that matches one of the globs, or that a process on an accelerator writes
 (see `held_files`). The module `line_formats` describes the formats of logs. A log is followed
 across rotation, by renaming or by copying and truncating. A line ends with a line feed, or with a
-carriage return or backspaces, as in progress bars; colour codes are removed. An incomplete line is
+carriage return or backspaces, as in progress bars. Color codes are removed. An incomplete line is
 read if no data has been appended for a second.
 
 Initially, only the header and the last 256 KiB of a large file are read. If no line in a file is
-understood, the file is not shown as a run. A run is named after the part of the log's path that the
-glob does not fix.
+understood, the file is not shown as a run. A run is named after the part of the log's path from the
+glob's first wildcard on.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class LogLineSource(FileSource[FollowedLog]):
         self._search_complaint: str | None = None
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use these log line patterns from now on."""
+        """Replace the log line patterns."""
         self._matcher.use(patterns)
 
     def _find(self) -> None:
@@ -111,11 +111,11 @@ class LogLineSource(FileSource[FollowedLog]):
             self._followed[path].name = name
 
     def _choose(self, found: Mapping[str, FoundFile]) -> list[str]:
-        """Return the paths of the logs to follow, at most `most_runs` from flags and all of processes."""
+        """Return the logs to follow: at most `most_runs` that flags name, and all of processes."""
         oldest = self._clock() - self.forget_after_seconds
         kept: dict[str, FoundFile] = {}
         seen: set[tuple[int, int]] = set()
-        # Logs that are followed come first, so that a file with several names keeps its name.
+        # Of names of the same file, a followed name comes first, so that the file keeps that name.
         for file in sorted(
             found.values(), key=lambda f: (-f.modified_time, f.path not in self._followed)
         ):

@@ -74,7 +74,7 @@ class _Run:
 
 
 class MlflowSource(FileSource[_Run]):
-    """Reads the metrics of MLflow's runs, whose files `meta.yaml` processes hold."""
+    """Reads the metrics of the MLflow runs whose `meta.yaml` was found through a process."""
 
     def _find(self) -> None:
         found = {os.path.dirname(file.path): file for file in self._held()}  # noqa: PTH120
@@ -118,7 +118,10 @@ class MlflowSource(FileSource[_Run]):
 
 
 def parse_metric(line: str) -> tuple[float, float, int] | None:
-    """Return the Unix time, value and step in a line of a metrics file; None if it is malformed."""
+    """Return the Unix time, value and step in a line of a metrics file.
+
+    The time is 0 if it is invalid. The result is None if the line is malformed.
+    """
     fields = line.split()
     if len(fields) != _LINE_FIELDS:
         return None
@@ -128,7 +131,7 @@ def parse_metric(line: str) -> tuple[float, float, int] | None:
 
 
 def _look_around(run: _Run) -> None:
-    """Read a run's `meta.yaml`, total steps and epochs, and metric names."""
+    """Read a run's `meta.yaml`, total numbers of steps and epochs, and metric names."""
     folder = os.path.dirname(run.found.path)  # noqa: PTH120
     meta = _read_meta(run.found.beneath, run.found.path)
     run.name = meta.get("run_name") or run.name

@@ -1,8 +1,8 @@
 """The current time on the wall clock and the monotonic clock, and the ages of a trainer's records.
 
-A trainer records the time of day and CLOCK_MONOTONIC. The time of day may be set during a run;
-CLOCK_MONOTONIC is the same for all processes of one boot, including those in containers. Ages are
-therefore calculated from CLOCK_MONOTONIC if the record is from this boot.
+A trainer records the time of day and CLOCK_MONOTONIC. The time of day may be set during a run, but
+CLOCK_MONOTONIC is the same for all processes of one boot, including processes in containers. Ages
+are therefore calculated from CLOCK_MONOTONIC if the record is from this boot.
 """
 
 from __future__ import annotations
@@ -83,6 +83,6 @@ def find_phase(record: Record) -> Phase | None:
 
 
 def name_coarse_phase(record: Record) -> str | None:
-    """Return a record's phase as named in `COARSE_PHASES`; None if the run has recorded no phase."""
+    """Return the name in `COARSE_PHASES` of a record's phase; None if no phase was recorded."""
     phase = find_phase(record)
     return None if phase is None else COARSE[phase]

@@ -31,7 +31,7 @@ _SPACED = re.compile(
     rf"({_NUMBER})({_UNIT})?(?![\w.:/])"
 )
 _WHOLE = re.compile(rf"\s*({_NUMBER})\s*(?:(%)\s*)?")
-# The names of the step time; the number counts only if the line shows the unit.
+# The names of the step time, which is recorded only if the line shows the unit.
 _STEP_TIMES = frozenset(
     {
         "step_time", "iter_time", "iteration_time", "batch_time", "time_per_step", "time_per_iter",

@@ -1,7 +1,7 @@
 """Read run directories inside containers without a shared volume, through `/proc/PID/root`.
 
-Each container has its own mount namespace, which contains its own run directory. A user who can
-access a process, which is root or the process's own user, can open the process's root directory.
+Each container has its own mount namespace, which contains its own run directory. Root and the user
+of a process can open the process's root directory.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def find_run_directories(
     """Return the run directories in all other mount namespaces, each directory once.
 
     Processes that this user is not permitted to access are skipped. Symbolic links are not
-    followed, because they would lead to a place in the namespace of the calling process.
+    followed, because their targets would be resolved in the namespace of the calling process.
 
     Args:
         path: The absolute path of a run directory in each namespace.
         procfs: The path of `/proc`; it must show the containers' processes.
         most: The maximum number of directories to return.
-        users: The users, which determine the user IDs that are treated as one user when directories
-            are chosen from each user in turn.
+        users: The ranges of user IDs that are treated as one user. Directories are chosen from each
+            user in turn.
     """
     known = {_read_key(path)}
     found: list[FoundDirectory] = []
@@ -124,7 +124,7 @@ class ContainerDirectories:
         self._gone: list[tuple[float, RunDirectory]] = []
 
     def is_idle(self, now: float) -> bool:
-        """Return whether there is nothing to read and no search is due.
+        """Return whether no directory is known and no search for directories is due.
 
         Args:
             now: The current time, in Unix seconds.

@@ -73,7 +73,7 @@ class OomKills:
                 self._descriptors[path] = descriptor
             data = os.pread(descriptor, _MOST_BYTES, 0)
         except OSError:
-            if path in self._descriptors:  # a new group may have the name
+            if path in self._descriptors:  # a new group may have the same name
                 os.close(self._descriptors.pop(path))
             return None
         return find_number(data, b"oom_kill")

@@ -1,8 +1,8 @@
 """The users who own run files: whose files are read, and in which order.
 
-Any user may fill a run directory. Files are therefore chosen from each user in turn, so that a
-user's many files only displace other files of the same user. The user IDs that a user has for
-containers without root are treated as one user, as the module `subordinates` describes. A file's
+Any user may fill a run directory. Files are therefore chosen from each user in turn, so that the
+many files of one user displace only files of the same user. The user IDs that a user has for
+rootless containers are treated as one user, as the module `subordinates` describes. A file's
 owner and time are taken from the kernel, because the file's contents are not trusted.
 """
 
@@ -52,7 +52,7 @@ class Users:
 
 
 def parse_users(texts: Iterable[str]) -> Users:
-    """Parse the users in `--run-dir.users`; if there are no texts, return all users.
+    """Parse the users in `--run-dir.users`; return all users if the texts name no user.
 
     Raises:
         ConfigurationError: A text is neither a user of this machine nor a user ID or ID range.
@@ -93,7 +93,7 @@ def _parse_user(word: str) -> tuple[int, int]:
 
 
 def is_trusted(user: int, own: int | None = None) -> bool:
-    """Return whether a reader trusts a user, which means that the user is root or the reader.
+    """Return whether a reader trusts a user: a reader trusts root and itself.
 
     Args:
         user: The ID of the user who may be trusted.
@@ -135,13 +135,13 @@ def order_owners(things: Iterable[Thing], owner: Callable[[Thing], int]) -> list
 
 
 def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable]) -> list[Thing]:
-    """Return things in an order in which one thing from each group is taken in turn.
+    """Return things in a new order, for which one thing is taken from each group in turn.
 
     Args:
         things: The things to order, with the most important thing of each group first.
-        groupings: The functions that return a thing's group, the widest grouping first; each
-            function divides the groups of the previous function. The group of the first thing takes
-            the first turn.
+        groupings: The functions that return a thing's group, the widest grouping first. Each
+            function divides the groups of the previous function. The group of the first thing comes
+            first.
     """
     if not groupings:
         return list(things)

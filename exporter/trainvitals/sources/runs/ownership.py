@@ -85,9 +85,9 @@ class OwnershipCheck:
         self._logged: set[str] = set()
 
     def complain(self) -> str | None:
-        """Return the problem and remedy if the directory's owner prevents other users' runs.
+        """Log a new problem; return the problem if the owner prevents other users' runs.
 
-        The result is None if the owner does not prevent other users' runs.
+        The result includes the remedy. It is None if the owner does not prevent other users' runs.
         """
         found = find_exposure(self._path, usual=self._usual)
         if found is None:

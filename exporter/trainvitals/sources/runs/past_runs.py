@@ -1,4 +1,4 @@
-"""A run after its end: the run's starts, the most relevant start, and how the run ended."""
+"""A run as read from its run files: its starts, the most relevant start, and how it ended."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ Reason = Literal["finished", "exception", "signal", "oom", "unknown", "running"]
 REASONS: tuple[Reason, ...] = (*ENDING_REASONS, "running")
 WELL: tuple[Reason, ...] = ("finished", "running")
 
-# Ranks that end within this time are assumed to have ended for the same cause: an end by a signal
-# is dated by the exporter's readings, and a launcher gives the other ranks some seconds to end.
+# Ranks that end within this time are assumed to have ended for the same cause. An end by a signal
+# is noticed only at the exporter's next reading, and a launcher gives the remaining ranks some
+# seconds to end.
 _TOGETHER_SECONDS = 20.0
 # SIGHUP, SIGINT and SIGTERM, which a launcher sends to the remaining ranks.
 _ASKED_TO_END = frozenset({1, 2, 15})
@@ -58,7 +59,7 @@ class Start:
         liveness: The liveness of the process that wrote the run file.
         ending: How the process ended; None while the process is alive.
         is_end_seen: Whether the end time is known, from the record or because the exporter saw the
-            end; otherwise, the end time is the time at which the rank last wrote a record.
+            end. Otherwise, the end time is the time at which the rank last wrote a record.
         stall: The reason why a living rank makes no progress; None if the rank makes progress or
             has ended.
         phase: The rank's current phase, or the phase at the rank's end; None if the phase is
@@ -179,7 +180,7 @@ class Run:
 
     @property
     def reason(self) -> Reason:
-        """The reason for the end of the run's last attempt, or `running`.
+        """The reason why the run's last attempt ended, or `running`.
 
         A failed rank takes precedence over living ranks.
         """
@@ -192,7 +193,8 @@ class Run:
     def telling(self) -> Start:
         """The run's most relevant start.
 
-        The most relevant start is the first start to fail in the last attempt that failed.
+        The most relevant start is the first start to fail in the last attempt. If no start failed,
+        it is a stalled start, or else the first start to fail in the last attempt that failed.
         """
         first = find_first(self.current)
         if first is not None:
@@ -219,8 +221,8 @@ def find_first(starts: tuple[Start, ...] | list[Start]) -> Start | None:
     """Return the start that caused the end of the run; None if no start failed.
 
     If several starts ended at about the same time, the start with the most specific reason is
-    returned: a kernel report, then an exception, then an unknown end, then a signal that requests
-    the end.
+    returned. The order is an OOM kill, another signal, an exception, an unknown reason, and last a
+    signal with which a launcher ends ranks.
     """
     ends = [
         (start.ending.time, start)

@@ -8,7 +8,7 @@ key          meaning
 `name`       required: the name of the pattern, which is shown in messages
 `regex`      required: a Python regular expression with named groups, searched for in each line
 `contains`   a text or a list of texts that the line must contain; searched for before the
-             expression is tried, which is a hundred times faster: use the rarest word in the line
+             expression is tried, which is a hundred times faster; use the rarest word in the line
 `split`      `train`, `validation` or `test`: the data set of the numbers, if the names of the
              numbers do not show the data set
 `run`        the name of the run that the numbers belong to, instead of the file's name
@@ -16,9 +16,9 @@ key          meaning
 `example`    a line that the expression must match; checked when the file is read
 ============ ====================================================================================
 
-**Groups.** A group that does not match, or that is not a number, is left out. A number may contain
-thousands separators or a percent sign, which makes the number a ratio. A number may also be `nan`
-or `inf`; such numbers are counted.
+**Groups.** A group that does not match, or whose text is not a number, is ignored. A number may
+contain thousands separators or a percent sign, which makes the number a ratio. A number may also be
+`nan` or `inf`; the exporter counts such numbers.
 
 =========================== =====================================================================
 group                       meaning
@@ -26,7 +26,7 @@ group                       meaning
 `step`, `total_steps`       the optimizer's step, and the total number of steps
 `epoch`, `total_epochs`     the epoch, and the total number of epochs
 `epoch_step`, `epoch_steps` the step in the epoch, and the number of steps per epoch; together with
-                            `epoch` (counted from 1), they determine the step if `step` is missing
+                            `epoch` (counted from 1), these determine the step if `step` is missing
 `step_seconds`              the duration of a step; also `step_milliseconds`, `steps_per_second`
 `nonfinite_losses`          the number of losses that were NaN or infinite, added to the count
 `run`                       the name of the run that the line belongs to
@@ -54,7 +54,7 @@ An example for the two kinds of lines `iter 100: loss 2.3412, time 50.20ms` and
         regex: 'step (?P<step>\d+): train loss \S+ val loss (?P<val_loss>\S+)'
 
 **Time.** An expression is tried on every line that contains the texts of `contains`, and blocks all
-other work while it runs; lines longer than 8 KiB are skipped. When the file is read, each
+other work while it runs. Lines longer than 8 KiB are skipped. When the file is read, each
 expression is classified by its structure:
 
 - An expression that takes linear time is tried on lines of up to 8 KiB.
@@ -107,19 +107,20 @@ class Pattern:
         fields: The names under which numbers are recorded, by the names in `pairs` or in the
             columns of a table; a `%` at the end of a name marks a percentage, and an empty name
             marks a number that is ignored.
-        first_epoch: The number of the first epoch in the log lines; None if the number is unknown,
-            which means 0 if epoch 0 was logged, and 1 otherwise.
+        first_epoch: The number of the first epoch in the log lines; None if the number is unknown.
+            An unknown number counts as 0 if epoch 0 was logged, and otherwise as 1.
         spaced: Whether the names and numbers in `pairs` may be separated by spaces only; such a
             number is recorded only if its name is known.
         at_end: Whether the numbers are recorded only if `epoch_step` is the last step, because
             earlier lines show the mean of the steps so far.
         in_section: Whether the data set is that of the last line with the mark `section`.
         repeats: Whether the line is a progress bar, which shows numbers repeatedly.
-        marks: The event that a matching line marks, in addition to the numbers: the run is
-            `finished`, an `evaluation` has just ended, the numbers are only a `part` of the numbers
-            in the line, a `section` about the data set `split` begins, or the line is the `heading`
-            of a table; empty if the line marks no event. After a pattern with the mark `finished`,
-            `evaluation` or `part`, the other patterns are still tried.
+        marks: The event that a matching line marks, in addition to the numbers; empty if the line
+            marks no event. `finished`: the run has finished. `evaluation`: an evaluation has just
+            ended. `part`: the numbers are only some of the numbers in the line. `section`: a
+            section about the data set `split` begins. `heading`: the line is the heading of a
+            table. After a pattern with the mark `finished`, `evaluation` or `part`, the other
+            patterns are still tried.
         is_anchored: Whether a match can begin only at the start of the line.
         longest: The maximum length of a line on which the pattern is tried.
     """

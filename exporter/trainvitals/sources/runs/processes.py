@@ -1,4 +1,4 @@
-"""The state of other processes, and how these processes ended."""
+"""Read the state of other processes, and how these processes ended."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Watch:
     """
 
     def __init__(self, pid: int, *, start_ticks: int = 0, procfs: Path = Path("/proc")) -> None:
-        if not hasattr(os, "pidfd_open"):  # this Python was built for an older kernel
+        if not hasattr(os, "pidfd_open"):  # this Python was built for a kernel without pidfds
             raise OSError(f"cannot watch process {pid}: this Python has no os.pidfd_open")
         self._pidfd = require_room(os.pidfd_open(pid))
         self._stat = -1
@@ -151,7 +151,7 @@ class Watch:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the result of `read_exit` is final."""
+        """Whether `read_exit` has returned the exit, or will never return it."""
         return self._is_settled
 
     def is_dead(self) -> bool:
@@ -182,10 +182,10 @@ class Watch:
         return chr(columns[0]) if found and columns else None
 
     def read_exit(self) -> Exit | None:
-        """Return how the process exited.
+        """Return how the process exited; the exit is returned only once.
 
         Linux 6.15 and newer report the exit once the parent has waited for the process
-        (PIDFD_INFO_EXIT); older kernels report the exit only until the parent has waited, and only
+        (PIDFD_INFO_EXIT). Older kernels report the exit only until the parent has waited, and only
         to a user who is permitted to trace the process.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Read a run file repeatedly and keep it open; the contents of the file are not trusted."""
+"""Read a run file repeatedly, and keep the file open; its contents are not trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ except ImportError:  # Windows has no run files
     fcntl = None  # type: ignore[assignment]
 
 _TAIL_BYTES = FILE_BYTES - STEP_AT
-# The trainer may write a record while it is read; each further attempt reads the record again.
+# The trainer may write a record during a read, so the record is read up to this many times.
 _TRIES = 4
 _NO_SEQUENCE = bytes(8)
 # The positions of the sequence words in the part that is read repeatedly, relative to STEP_AT.
@@ -82,9 +82,9 @@ class RankFile:
         path: The path of the file.
         key: The identity of the run file.
         descriptor: The descriptor of the open file.
-        is_own: Whether this process itself writes the file through the descriptor, which must then
-            stay open: closing the descriptor would release the lock that shows that this process is
-            alive.
+        is_own: Whether this process itself writes the file through the descriptor. In this case,
+            the descriptor is kept open, because closing it would release the lock that shows that
+            this process is alive.
         made_time: The time when the file was created, in Unix seconds, from `read_made_time`.
         owner: The ID of the user who owns the file.
         identity: The identity of the process that wrote the file.
@@ -101,7 +101,7 @@ class RankFile:
         is_current: Whether the last read found complete records.
         is_listed: Whether the run directory still contains the file.
         ended_unlisted_time: The time when the writer was found dead after the file was deleted, in
-            Unix seconds; None if the file was not deleted or the writer was not found dead since.
+            Unix seconds; None if the file was not deleted or the writer has not been found dead.
     """
 
     __slots__ = (
@@ -166,7 +166,7 @@ class RankFile:
 
     @property
     def is_held(self) -> bool:
-        """Whether the file's writer currently holds the file."""
+        """Whether a process holds the lock on the open file, or the lock cannot be queried."""
         return self.is_open and self._is_locked()
 
     def read(self, now: float) -> None:
@@ -204,7 +204,7 @@ class RankFile:
         return (status.st_dev, status.st_ino) == (self.key.device, self.key.inode)
 
     def ended_time(self, now: float) -> float:
-        """Return the Unix time when the run ended or, if it has not ended, last wrote a record.
+        """Return the Unix time when the rank ended or, if it has not ended, last wrote a record.
 
         If that time is implausible, the file's creation time is returned.
 
@@ -221,7 +221,7 @@ class RankFile:
         self._check.close()
 
     def _read_again(self, now: float, liveness: Liveness) -> Liveness:
-        """Read the records again, since the writer may have changed them before its end."""
+        """Read the records again, since the writer may have changed them before it ended."""
         had_ended = self._ended
         if self._descriptor >= 0:
             self._load()
@@ -244,7 +244,7 @@ class RankFile:
             return True
 
     def _load(self) -> None:
-        """Read the records, or keep the previous records if four attempts find no complete ones."""
+        """Read the records; keep the previous records if four reads find no complete records."""
         for _ in range(_TRIES):
             try:
                 tail = os.pread(self._descriptor, _TAIL_BYTES, STEP_AT)
@@ -275,7 +275,7 @@ class RankFile:
                 fresh = EMPTY_STATE
             state = fresh
             metrics, last_words = self._read_rest(state)
-            # Only the record with the highest sequence number was complete while it was read.
+            # If the record with the highest sequence number is incomplete, the state is read again.
             newest = max(int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little"))
             self._state_key = key if state[0] == newest else None
             self._ended = state[_STATE_WORD] in _ENDED
@@ -285,7 +285,7 @@ class RankFile:
         return True
 
     def _read_rest(self, state: tuple[float, ...]) -> tuple[tuple[tuple[str, str], ...], str]:
-        """Read the names of free metrics and the last words, if the state record refers to any."""
+        """Return the free metrics' names and the last words, if the state record refers to any."""
         metrics, last_words = tuple(self.record.metrics), self.record.last_words
         if state[_NAMES] != self._names_key:
             table = os.pread(self._descriptor, STEP_AT - NAMES_AT, NAMES_AT)

@@ -1,9 +1,9 @@
 """Read the ranks of all runs from run files, and from the event files and logs of other runs.
 
-A run in an event file or log may also be instrumented by the client. Such a run has the name that
-the client uses, or the client's process wrote the run's event file, as the file name
-`events.out.tfevents.SECOND.HOST.PID.…` shows. Such a run is shown only once: the run file contains
-more data, so the other source is ignored as long as the run file exists.
+A run in an event file or log may also have a run file. The two are the same run if they have the
+same name. They are also the same run if the process that wrote the run file also wrote the event
+file, as the file name `events.out.tfevents.SECOND.HOST.PID.…` shows. Such a run is shown only once:
+the run file contains more data, so the event file or log is ignored while the run file exists.
 
 This module is imported when the first run appears, so that machines without training do not load
 this code.
@@ -64,7 +64,7 @@ def is_recent(found: FoundRun, now: float, dead_seconds: float) -> bool:
 
 
 def read_found(found: FoundRun) -> RankReading:
-    """Return a run from event files or a log as a rank with unknown liveness and progress."""
+    """Return a run from event files or a log as rank 0, without liveness or a stall check."""
     record = record_found(found)
     rates = Rates(
         samples_per_second=read_amount(found.values.get("samples_per_second")),
@@ -113,7 +113,7 @@ def record_found(found: FoundRun) -> Record:
 
 
 def leave_out_instrumented(found: Iterable[FoundRun], starts: Sequence[Start]) -> list[FoundRun]:
-    """Return the runs in event files and logs that the training client does not also instrument.
+    """Return the runs from event files and logs that do not also have a run file.
 
     Args:
         found: The runs in event files and logs.
@@ -131,17 +131,17 @@ def leave_out_instrumented(found: Iterable[FoundRun], starts: Sequence[Start]) -
 
 
 def _is_of(run: FoundRun, start: Start) -> bool:
-    """Return whether a run is the same run as a start with the same name, and not a later run."""
+    """Return whether a run belongs to a start with the same name, and is not a later run."""
     return start.ending is None or run.last_time <= start.ending.time + _LAST_LINES_SECONDS
 
 
 def _made(start: Start, path: str) -> bool:
-    """Return whether the process of a start wrote an event file."""
+    """Return whether the process of the given start wrote the event file at the given path."""
     *prefix, second, writer = [*os.path.basename(path).split(".", 4), "", ""][:5]  # noqa: PTH119 - hot
     host, pid = start.identity.static.get("hostname"), start.identity.pid
     if prefix != _PREFIX or not second.isdecimal() or not writer.startswith(f"{host}.{pid}."):
         return False
-    # PIDs are reused, especially in containers.
+    # PIDs are reused, especially in containers, so the times are compared as well.
     started = date_start(start.identity) or 0.0
     ended = math.inf if start.ending is None else start.ending.time
     return started - _CLOCK_SECONDS <= float(second) <= ended + _CLOCK_SECONDS
@@ -154,8 +154,8 @@ class Omitted(NamedTuple):
     """The numbers of ranks that were left out because of the limits.
 
     Attributes:
-        ranks: The number of all ranks that were left out.
-        alive: The number of ranks that were left out and whose processes are alive.
+        ranks: The number of ranks that were left out.
+        alive: The number of ranks that were left out although their processes are alive.
     """
 
     ranks: int = 0
@@ -190,7 +190,7 @@ class RankReader:
             files: The existing run files.
             found: The runs in event files and logs; if two runs have the same name, the first run
                 is kept.
-            now: The time of the reading, on both clocks.
+            now: The time of the reading, on the wall clock and on the monotonic clock.
         """
         starts = self._starts.take_up(files, now.wall_time)
         self._ledger.update(_list_attempts(starts))

@@ -1,4 +1,4 @@
-"""A rank's training speed, its share of the device's peak performance, and the expected end."""
+"""Calculate a rank's training speed, device utilization, progress and expected end time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from trainvitals.foreign_numbers import read_amount, read_time
 from trainvitals.runfile import ABSENT, BUCKET_BOUNDS, STATE, STEP, Record, State
 from trainvitals.sources.runs.moment import Moment, name_coarse_phase
 
-# For sessions at least this old, the session's mean is steadier than the last window and hardly
-# affected by the slow first steps.
+# In sessions of at least this age, the session's mean varies less than the last window's mean, and
+# the slow first steps hardly affect the session's mean.
 YOUNG_SECONDS = 1800.0
 
 _STEPS, _SAMPLES, _TOKENS = STEP["steps"], STEP["samples"], STEP["tokens"]
@@ -32,12 +32,12 @@ class Rates:
 
     Attributes:
         samples_per_second: The number of samples per second over the record's window of 10 to 20 s
-            of training. A step that already takes longer than the previous step is included, so the
-            rate of a hanging run decreases.
+            of training. The current step is included once it takes longer than the previous step,
+            so the rate of a hanging run decreases.
         tokens_per_second: The number of tokens per second over the same window as
             `samples_per_second`.
         flops_per_second: The model's floating-point operations per second, calculated from the
-            FLOPs that the trainer declared.
+            FLOPs per token or per sample that the trainer declared.
         flops_utilization_ratio: The ratio of `flops_per_second` to the peak performance of the
             rank's own device.
     """
@@ -53,10 +53,10 @@ class Progress:
     """A rank's training progress; an unknown value is None.
 
     Attributes:
-        ratio: The completed share of all of the rank's steps, 0 to 1.
-        epoch_ratio: The completed share of the current epoch's steps, 0 to 1.
-        end_timestamp_seconds: The expected Unix time of the last step, taking validation and
-            checkpoints into account; the expected time does not change while the run hangs.
+        ratio: The share of the run's total steps that the rank has completed, 0 to 1.
+        epoch_ratio: The share of the current epoch's steps that the rank has completed, 0 to 1.
+        end_timestamp_seconds: The expected Unix time of the last step. The estimate includes
+            validation, checkpoints and idle time, and does not change while the run hangs.
     """
 
     ratio: float | None = None
@@ -68,7 +68,7 @@ _NO_RATES = Rates()
 
 
 def measure_rates(record: Record, now: Moment) -> Rates:
-    """Return the training speed of a living rank; the speed is unknown outside training."""
+    """Return the training speed of a living rank; outside the train phase, all values are None."""
     step, state = record.step, record.state
     seconds = step[_TRAIN] - step[_WINDOW_TRAIN]
     has_stepped = step[_STEPS] > step[_WINDOW_STEPS] != ABSENT and seconds > 0
@@ -89,7 +89,7 @@ def measure_rates(record: Record, now: Moment) -> Rates:
 
 
 def measure_progress(record: Record, *, is_alive: bool) -> Progress:
-    """Return a rank's training progress, with the expected end if the rank is alive."""
+    """Return a rank's training progress, with the expected end time if the rank is alive."""
     step, state = record.step, record.state
     total = state[_TOTAL_STEPS]
     if total <= 0 and state[_TOTAL_EPOCHS] > 0:
@@ -105,7 +105,7 @@ def measure_progress(record: Record, *, is_alive: bool) -> Progress:
 
 
 def _measure_pace(step: Sequence[float]) -> float | None:
-    """Return the mean time between steps in seconds, including validation and pauses."""
+    """Return the mean time per step in seconds, including validation, checkpoints and idle time."""
     steps, seconds = step[_STEPS], step[_TRAIN]
     if steps <= 0 or seconds <= 0:
         return None
@@ -119,7 +119,7 @@ def _measure_pace(step: Sequence[float]) -> float | None:
 def _share_untimed(step: Sequence[float]) -> float:
     """Return the factor that corrects the time of a session's first window for untimed steps.
 
-    If the start of the first step was not recorded, the step is counted but the step's time is
+    If the start of the first step was not recorded, the step is counted, but its duration is
     missing.
     """
     steps, timed = step[_STEPS], sum(step[_BUCKETS])

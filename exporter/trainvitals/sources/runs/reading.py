@@ -31,7 +31,7 @@ class RankReading:
         rank: The rank's number, as text.
         source: The source of the values: the training client, TensorBoard event files, a log file,
             a CSV or JSON file, or MLflow.
-        record: The last record of the rank.
+        record: The rank's last record.
         liveness: The liveness of the rank's process; None for a run without a run file.
         ending: How the rank ended; None while the rank is alive, or for a run without a run file.
         start_timestamp_seconds: The time when the rank's process started, in Unix seconds; None if
@@ -42,7 +42,7 @@ class RankReading:
         progress: The rank's training progress.
         slowness: The comparison of the rank with the run's other ranks on this machine; None if
             there are no other ranks.
-        alerts_seen: A bit for each alert in `runfile.ALERTS` that was ever active.
+        alerts_seen: A bit mask of the alerts in `runfile.ALERTS` that were ever active.
     """
 
     run: str
@@ -75,12 +75,12 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class RunReading:
-    """The values of a training run as a whole.
+    """The values that apply to a whole training run.
 
     Attributes:
         run: The name of the run.
         source: The source of the values, as in `RankReading`.
-        static: The static description of the run, as in `runfile.Identity`.
+        static: The constant properties of the run, as in `runfile.Identity`.
         world_size: The number of the run's ranks on all machines; None if the number is unknown.
         ranks_alive: The number of the run's ranks that are alive on this machine; None for a run
             without a run file.
@@ -108,10 +108,11 @@ class FollowedFiles:
 
     Attributes:
         understood: The number of files from which numbers were read.
-        not_understood: The paths of the files in which no line was understood, except files that
-            were tried only because of their names.
+        not_understood: The paths of the files in which no line was understood. Files that were
+            tried only because of their names are not listed, nor are files of processes for which
+            another file was understood.
         unreadable: The number of files that cannot be read.
-        unmatched: The flags that match no file, with their values.
+        unmatched: The command-line flags whose values match no file, with these values.
     """
 
     understood: int = 0
@@ -130,7 +131,7 @@ class RunsReading:
         incompatible_files: The number of files in the run directory that are not run files or have
             an unknown version.
         omitted: The number of ranks that were left out because of the limits.
-        omitted_alive: The number of ranks that were left out and are alive.
+        omitted_alive: The number of ranks that were left out although they are alive.
         followed: The state of the files of runs without the training client.
         complaint: The errors that made the reading incomplete; None if the reading is complete.
     """
@@ -157,7 +158,7 @@ def choose_runs(reading: RunsReading, names: Collection[str]) -> RunsReading:
 
 
 def describe_record(record: Record) -> dict[str, object]:
-    """Return a record's words and free metrics by name, for JSON, without unknown values."""
+    """Return the known words and free metrics of a record by name, for JSON output."""
     words = dict(zip((*STEP_WORDS, *STATE_WORDS), (*record.step, *record.state), strict=True))
     metrics = [
         {"name": name, "split": split, "value": record.state[_METRICS + number]}

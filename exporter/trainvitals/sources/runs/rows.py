@@ -10,16 +10,16 @@ names              meaning
 `STEP_NAMES`       the optimizer's step; the first name in this order that a row contains
 `epoch`            the epoch, as logged
 `TIME_NAMES`       the time when the row was written, in seconds since 1970
-`SPLIT_NAMES`      a text such as `train` or `val`, which is the data set of the row's numbers
+`SPLIT_NAMES`      a text such as `train` or `val`, which names the data set of the row's numbers
 ================== ===============================================================================
 
 Names are compared in lower case, with spaces replaced by `_`. Empty cells, texts that are not
-numbers, true and false are ignored. The values of a JSON object inside a row are read as well, down
-to the third level: the object's name and the inner name are joined by a slash.
+numbers, true and false are ignored. JSON objects inside a row are read as well, down to the third
+level. The name of such a value is the object's name and the inner name, joined by a slash.
 
-A row belongs to a training if it contains a step or an epoch together with another number, a number
-that the vocabulary knows, or a loss. All other rows are ignored, so that data tables are not shown
-as runs.
+A row belongs to a training run in three cases: it contains a step or an epoch together with another
+number, it contains a number whose name the vocabulary knows, or it contains a loss. All other rows
+are ignored, so that data tables are not shown as runs.
 
 Formats in which names have other meanings are declared in `ROW_FORMATS`. A declared format applies
 to each row that contains all names in `columns`.
@@ -73,10 +73,12 @@ class RowFormat:
         name: The name of the format, which is shown in messages.
         columns: The names that every row contains.
         steps: The names that the step may have.
-        words: For each name whose number is recorded as a word of a run file, the word and the
-            factor that converts the number to the word's unit; used only in rows with a step. If
-            the word is empty, the number is ignored.
-        sums: For each name of a sum, the prefix and the suffix of the names that are added up.
+        words: The names whose numbers are recorded as a word of a run file. Each name maps to the
+            word and to the factor that converts the number to the word's unit. If the format has
+            step names, the mapping applies only to rows with a step. If the word is empty, the
+            number is ignored.
+        sums: The names of sums. Each name maps to the prefix and the suffix of the names whose
+            numbers are added.
     """
 
     name: str
@@ -107,7 +109,7 @@ ROW_FORMATS = (
     RowFormat(
         "OpenMMLab or detectron2 metrics",
         frozenset({"data_time", "time"}),
-        steps=("iter", "iteration"),  # the step of an evaluation counts epochs
+        steps=("iter", "iteration"),  # in an evaluation's row, `step` counts epochs
         words={"time": ("step_seconds", 1.0)},
     ),
     RowFormat(
@@ -161,7 +163,7 @@ def find_format(names: tuple[str, ...]) -> RowFormat | None:
 
 
 def is_training(names: Iterable[str]) -> bool:
-    """Return whether rows with the given names belong to a training."""
+    """Return whether rows with the given names belong to a training run."""
     folded = {_fold(name) for name in names}
     others = folded - set(STEP_NAMES) - _SILENT - {"epoch"}
     if folded & {*STEP_NAMES, "epoch"} and others:
@@ -171,7 +173,7 @@ def is_training(names: Iterable[str]) -> bool:
 
 
 def record_row(scalars: RunScalars, row: Row) -> Taken:
-    """Record a row if the row belongs to a training; return the result of reading the row."""
+    """Record a row if it belongs to a training run; return the result of reading the row."""
     numbers = row.numbers
     if not numbers:
         return Taken(reason="it contains no name with a number")

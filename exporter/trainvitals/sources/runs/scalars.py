@@ -25,12 +25,13 @@ class FoundRun:
 
     Attributes:
         run: The name of the run: the path below the configured directory, or the part of the log's
-            path from the glob's first wildcard on. Unprintable characters are replaced with `_`,
-            and only the last 128 characters are kept.
+            path that begins at the glob's first wildcard. Unprintable characters are replaced with
+            `_`, and only the last 128 characters are kept.
         source: The kind of source from which the run was read: an event file, a log, a CSV file, a
             JSON file, or an MLflow folder.
         path: The path of the run's newest event file, or of the log file.
-        started_time: The time when the first event was written, in Unix seconds; None for a log.
+        started_time: The time when the first event was written or the MLflow run started, in Unix
+            seconds; None for a log.
         last_time: The time when the last event was written, or when the log was last written to, in
             Unix seconds.
         step: The optimizer's step count as logged; None if the step count was not logged.
@@ -42,17 +43,17 @@ class FoundRun:
             `test`, or empty if the name does not show the data set).
         nonfinite: The number of values that were NaN or infinite, by the kind of value: `loss`,
             `gradient` or `evaluation`.
-        evaluations: The number of validation losses that were logged, or of validation accuracies
-            if no validation loss was logged.
+        evaluations: The number of validation losses that were logged. If no validation loss was
+            logged, the number of validation accuracies.
         evaluations_since_improvement: The number of evaluations since the evaluation with the best
-            value, 0 if the last value is the best; None before the first evaluation.
-        steps_seen: The number of steps by which the run advanced while it was followed, which never
-            decreases. Steps that are repeated after a resume are counted again.
+            value; 0 if the last evaluation is the best; None before the first evaluation.
+        steps_seen: The number of steps by which the run advanced while its files were read. The
+            number never decreases: steps that are repeated after a resume are counted again.
         is_finished: Whether the end of the run was logged; None if the end was not logged.
         omitted: The number of metrics and overlong lines that were left out because of the limits.
         is_named: Whether a flag names the run's files.
         holders: The PIDs of the processes that hold accelerators and write the run's files.
-        place: The working folder of these processes; empty if no such process is known.
+        place: The working directory of the processes in `holders`; empty if there are none.
     """
 
     run: str
@@ -76,11 +77,11 @@ class FoundRun:
 
 
 class _Freshness:
-    """Determines whether a value is current, from the later lines that were not understood.
+    """Determines whether a value is outdated by counting later lines that were not understood.
 
     A log may continue in a format that no pattern matches, so that the last value is no longer
-    current. The more such lines there were between two earlier values, the more lines may follow
-    the last value before it is outdated.
+    current. The limit on lines that were not understood depends on the largest number of such lines
+    between two earlier values.
     """
 
     __slots__ = ("_most", "_seen")
@@ -107,7 +108,7 @@ class _Freshness:
 
 
 class _Slot:
-    """The last value that was logged under one name, and the results of the name's evaluations."""
+    """The last value logged under one name, with the best value and count of its evaluations."""
 
     __slots__ = (
         "best",
@@ -188,8 +189,8 @@ class RunScalars:
     def record_event(self, name: str, value: float, split: Split, step: int, time: float) -> None:
         """Record a number from an event file, with the step and the time of the number.
 
-        Different names may count different steps (batches and epochs). The run's step is taken from
-        the name with the highest step, even if that step decreases.
+        Numbers with different names may count different steps, such as batches and epochs. The
+        run's step is taken from the name with the highest step, even if that name's step decreases.
         """
         slot = self._slots.get((name, split)) or self._make_slot(name, split)
         if slot is None:
@@ -218,7 +219,7 @@ class RunScalars:
         self.record(name, value, split)
 
     def set_word(self, word: str, value: float) -> None:
-        """Record a word that is not identified by a logged name, such as `total_steps`."""
+        """Record the value of a word for which no name is logged, such as `total_steps`."""
         self._words[word] = bound_value(value)
         self._word_freshness.setdefault(word, _Freshness()).renew(self._missed)
 
@@ -265,8 +266,8 @@ class RunScalars:
         loss = self._owners.get("validation_loss")
         evaluated = loss or self._owners.get("validation_accuracy")
         return FoundRun(
-            # Bytes that are not text become one character. A backtick would end the quotes around
-            # the name in the queries of dashboards.
+            # Bytes that are not text are replaced with one character. A backtick would end the
+            # quotes around the name in dashboard queries.
             run=clean_label(run[-_MOST_RUN_CHARACTERS:], forbidden="`"),
             source=source,
             path=path,
@@ -333,7 +334,7 @@ class RunScalars:
         return slot
 
     def _choose_owner(self, slot: _Slot) -> None:
-        """Assign a slot to its word if the word's present slot is outdated or logged less often."""
+        """Use a slot for its word if the word's current slot is outdated or logged less often."""
         word = slot.place.word
         owner = None if word is None else self._owners[word]
         if word is None or owner is None or owner is slot:

@@ -12,18 +12,19 @@ from trainvitals.sources.runs.rankfile import FileKey
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """One run file, as of one reading of its directory.
+    """The state of one run file at one reading of its directory.
 
     Attributes:
         path: The path of the file, which may have been deleted.
-        key: The identity of the file, which is the same in every directory.
+        key: The identity of the file, which is the same under every path of the file.
         record: The record in the file, or the last record that was read while `is_current` is
             False.
         liveness: The liveness of the file's writer.
         is_current: Whether the records in the file are currently complete.
-        can_be_noted: Whether a note on the ending may be read and written in the file's directory.
-            The value is False if the file was deleted, or if the directory is in a container, where
-            a path could lead root to any place on the host.
+        can_be_noted: Whether a note about how the process ended may be read and written in the
+            file's directory. The value is False if the file was deleted. The value is also False if
+            the directory is in a container, because a path in a container could lead root to any
+            place on the host.
         owner: The ID of the user who owns the file, regardless of the file's contents.
         made_time: The time when the file was created, according to the kernel, in Unix seconds.
     """
@@ -45,8 +46,8 @@ class DirectoryReading:
     Attributes:
         files: The run files, in the order in which the files were first found.
         incompatible: The number of files with the name of a run file that are not run files, have
-            an unknown version, cannot be opened, or are damaged; damaged files that were read
-            before are also in `files`.
+            an unknown version, cannot be opened, or are damaged. If a damaged file was read before
+            the damage, the file is also in `files`.
         omitted: The number of run files that were not read because of the limit on run files.
         omitted_alive: The number of run files that were not read and whose writers were alive at
             the last check.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 # time that the runner waits for a collector that was always fast.
 _FIRST_CONTAINER_SECONDS, _CONTAINER_SECONDS = 2.0, 0.25
 _CONTAINERS = "containers"
-# Reading all processes takes 20 us per process, so a new container's runs are found up to a minute
-# late.
+# Reading all processes takes 20 us per process. The search therefore runs once a minute, and a new
+# container's runs are found up to a minute late.
 _SEARCH_SECONDS = 60.0
 
 
@@ -146,7 +146,7 @@ class TrainingSource:
         )
 
     def _reload(self) -> None:
-        """Reload patterns and baselines; if either file is invalid, keep both unchanged."""
+        """Reload the pattern and baselines files; if either is invalid, keep the previous state."""
         self._reloaded = self._reloads()
         try:
             expect = _make_expectation(self._options)

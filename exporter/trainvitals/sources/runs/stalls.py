@@ -1,7 +1,7 @@
 """Detect stalled runs, with a time limit for each phase.
 
 A run makes progress when a step ends or its phase changes. The maximum time until the next progress
-depends on the phase and is derived from the run itself:
+depends on the phase and on the durations that the run has recorded:
 
 ========== =========================================================================
 init,      one hour: data is indexed, weights are loaded, graphs are compiled
@@ -61,7 +61,7 @@ def detect_stall(record: Record, now: Moment, *, is_stopped: bool) -> Stall:
 
     Args:
         record: The rank's last record.
-        now: The moment of the reading.
+        now: The time of the reading.
         is_stopped: Whether the kernel reports the rank's process as stopped.
     """
     age = now.progress_age_seconds(record)

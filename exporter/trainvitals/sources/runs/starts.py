@@ -38,9 +38,9 @@ class Start:
         identity: The identity of the process that wrote the run file.
         run: The name of the run, cut to 128 characters and followed by the user ID if another
             user's run used the name first.
-        ending: The way in which the process ended; None while the process is alive.
+        ending: How the process ended; None while the process is alive.
         gpu_uuids: The UUIDs of the accelerators that the process holds, or held last.
-        alerts_seen: A bit for each alert in `runfile.ALERTS` that was ever active.
+        alerts_seen: A bit mask of the alerts in `runfile.ALERTS` that were ever active.
         is_settled: Whether the start is final, because the process has ended and the ending was
             logged.
     """
@@ -62,7 +62,7 @@ class StartRegister:
         machine: The machine state, which contains the accelerators that processes hold.
 
     Attributes:
-        deaths: The register that determines how ended ranks ended.
+        deaths: The register that determines how the processes of ranks ended.
     """
 
     def __init__(self, machine: MachineState) -> None:
@@ -80,7 +80,7 @@ class StartRegister:
         """
         held = self._machine.holders()
         found = {
-            # The inode number of a deleted file may be reused.
+            # The inode number of a deleted file may be reused: the creation time differs.
             (file.key.device, file.key.inode, identity.created_time): (file, identity)
             for file in files
             if (identity := file.record.identity) is not None
@@ -142,11 +142,11 @@ def find_latest(starts: Iterable[Start]) -> list[Start]:
 
 
 def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
-    """Return the number of living processes that a later start hides.
+    """Return the number of living processes that are not shown because of a later start.
 
-    A start hides an earlier start with the same run and rank. The cause is either a user who gives
-    two runs the same name, or a successor that starts too early. A process that has begun another
-    run without ending the previous one is not counted.
+    Only the latest start of each run and rank is shown. Two living processes have the same run and
+    rank if a user gives two runs the same name, or if a successor starts before its predecessor has
+    ended. A process that has begun another run without ending the previous run is not counted.
     """
     shown = {(start.run, start.identity.rank): start for start in latest}
     alive = [start for start in starts if start.ending is None]
@@ -167,14 +167,14 @@ def choose_shown(
     Living runs precede ended runs. Within both groups, runs are chosen from each user in turn, and
     from each of a user's directories in turn, so that no user displaces other users. Within one
     directory, the oldest living runs and the newest ended runs come first, so that the choice is
-    stable. A run that was shown and has just ended keeps its place for 2 minutes; otherwise its end
+    stable. A run that was shown keeps its place for 2 minutes after its end; otherwise, the end
     would never be reported if there are too many runs.
 
     Args:
         starts: The latest start of each rank.
         now: The current time, in Unix seconds.
         shown: The names of the runs that were shown the last time.
-        users: The users, which determine the user IDs that are treated as one user.
+        users: Determines which user IDs are treated as one user.
     """
 
     def owner(start: Start) -> int:

@@ -35,8 +35,9 @@ class Slowness:
         ratios: For each of `LOCAL_PHASES`, the rank's time per step as a multiple of the fastest
             rank's time; 1 if the difference is less than 5% of a step; None for a phase that no
             rank recorded.
-        is_straggler: Whether a ratio was above 1.33 in three consecutive windows, with no three
-            consecutive windows since then in which no ratio was above 1.33.
+        is_straggler: Whether the rank is a straggler. A rank becomes a straggler after three
+            consecutive windows in which a ratio is above 1.33. The rank ceases to be a straggler
+            after three consecutive windows in which no ratio is above 1.33.
     """
 
     ratios: tuple[float | None, ...]
@@ -116,7 +117,7 @@ def _pick_totals(step: Sequence[float]) -> tuple[float, ...]:
 
 
 def _mean(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the mean time in seconds of a whole step and of each phase."""
+    """Return the mean time per step in seconds, for the whole step and for each phase."""
     steps = after[0] - before[0]
     return tuple(
         [max(0.0, late - early) / steps for early, late in zip(before[1:], after[1:], strict=True)]

@@ -22,7 +22,7 @@ class Taken(NamedTuple):
     match: re.Match[str] | None = None
 
     def join(self, other: Taken) -> Taken:
-        """Return one result for two patterns that were tried on the same line."""
+        """Return the combined result of two patterns that were tried on the same line."""
         return Taken(
             ", ".join(filter(None, (self.format, other.format))),
             ", ".join(filter(None, (self.reason, other.reason))),

@@ -36,14 +36,14 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIRE = 0b111
 _MOST_KEPT_LENGTHS = 4096
 
-# Field number and wire type, in the form in which they precede a field.
+# The keys that precede the fields; each key contains the field number and the wire type.
 _WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A
 _VALUE = 0x0A
 _TAG, _SIMPLE_VALUE, _TENSOR = 0x0A, 0x15, 0x42
 _DTYPE, _TENSOR_CONTENT, _INT_VAL, _INT64_VAL = 0x08, 0x22, 0x3A, 0x52
 _PACKED = {0x2A: "<f", 0x32: "<d"}  # float_val and double_val
 _CONTENT_KEYS = frozenset({_TENSOR_CONTENT, _INT_VAL, _INT64_VAL, *_PACKED})
-# The layout of a number of each dtype in tensor_content: float, double, int32, int64, half.
+# The layout of a number in tensor_content, by dtype: float, double, int32, int64, half.
 _LAYOUTS = {1: "<f", 2: "<d", 3: "<i", 9: "<q", 19: "<e"}
 
 Scalar = tuple[float, int, str, float]
@@ -256,7 +256,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _step_over(data: bytes, at: int, end: int) -> int:
-    """Return the position of the end of a field to skip, given the position of its start."""
+    """Return the position at which the field that starts at the position `at` ends."""
     key, at = _read_varint(data, at)
     wire = key & _WIRE
     if key >> 3 == 0:

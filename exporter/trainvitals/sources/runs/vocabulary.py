@@ -1,9 +1,10 @@
 """Map the names under which frameworks log numbers to the words of a run file.
 
 A name such as `train_loss_step`, `Loss/val`, `lr-Adam` or `eval/loss` is split into parts. Parts
-for the data set, which are train, val, eval and test, and parts for the averaging, which are step
-and epoch, are removed; if the rest is a known name, the number is stored under the corresponding
-word of a run file. A number with any other name is a free metric and keeps its name.
+that name a data set, such as train, val, eval and test, are removed. Parts that name the averaging,
+such as step and epoch, are also removed. If the remaining parts form a known name, the number is
+stored under the corresponding word of a run file. Any other number is a free metric and keeps its
+name.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SPLITS: Mapping[str, Split] = {
 _AVERAGES = frozenset({"step", "epoch", "batch", "iter", "iteration"})
 _SILENT = frozenset({"metric", "metrics", "value", "scalars"})
 
-# The word for each name. If two names in a run have the same word, the earlier line here is used.
+# The word for each name. If two names in a run have the same word, the name listed first is used.
 _WORDS: Mapping[str, str] = {
     "loss": "loss",
     "lm_loss": "loss",
@@ -141,7 +142,7 @@ def find_place(name: str, split: Split = "") -> Place:
     """Return the position in a record at which a number with a given name is stored.
 
     Args:
-        name: The name of the number, as the framework or the user wrote the name.
+        name: The name of the number, as logged by the framework or the user.
         split: The number's data set, if the data set is known from a source other than the name.
     """
     parts = _parts_of(name)
@@ -157,7 +158,7 @@ def find_place(name: str, split: Split = "") -> Place:
     word = _WORDS.get(known)
     rank = _RANKS.get(known, 0)
     if word and split in ("validation", "test"):
-        # A mean over the epoch is preferred to single steps, and validation to tests.
+        # A mean over an epoch is preferred to the value of a step, and validation to a test.
         rank += (_COARSE if "step" in rest else 0) + (_TEST if split == "test" else 0)
         word = _VALIDATED.get(word) if word != "epoch" else word
     elif averaged:

@@ -1,4 +1,4 @@
-"""Drills, which test alerts end to end, from a simulated fault to the notification at a webhook."""
+"""Drills that test alerts end to end, from a simulated fault to a notification at a webhook."""
 
 from trainvitals.stack.drills.drill import DrillResult, drill, fit_speed, format_result
 from trainvitals.stack.drills.faults import FAULTS, Fault, find_fault

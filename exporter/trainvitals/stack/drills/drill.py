@@ -1,4 +1,4 @@
-"""Runs a drill: a simulated fault begins and ends, and Alertmanager reports both events."""
+"""Runs a drill: simulates a fault, and checks that Alertmanager reports its start and its end."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ from trainvitals.units import format_duration
 
 Report = Callable[[str], None]
 
-# The interval at which alert states are read, which is divided by the drill's speed, and the
-# minimum of this interval.
+# The interval at which alert states are read, before the division by the drill's speed, and the
+# minimum interval after the division.
 _STEP_SECONDS, _LEAST_STEP_SECONDS = 0.5, 0.05
 _SLACK_SECONDS = 20.0
-# The delay that grouping, evaluation and scraping add to the alert's own durations.
+# The maximum delay that scraping, evaluation and grouping add to the alert's own durations.
 _ROUTING_SECONDS = 900.0
-# Only baselines use longer ranges, and baselines need less history.
+# Only baselines use longer ranges, and baselines do not need history for the whole range.
 _HISTORY_SECONDS = 7200.0
 _FEW_SCRAPES, _JUDGED_SCRAPES = 4, 2
-# The number of scrapes that must be missed before an alert about a silent target fires, the same as
-# in the stack.
+# The number of missed scrapes before an alert about a silent target fires, as in the stack.
 _MISSED_SCRAPES = 3
-# The factor by which the speed is reduced on a machine that is too busy for the speed.
+# The divisor of the speed if the machine is too busy for the speed.
 _SLOWER = 4.0
 
 
@@ -47,25 +46,25 @@ class BusyError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """The result of a drill; times are in seconds since the start of the fault.
+    """The result of a drill, with times in seconds since the start of the fault.
 
     Attributes:
         alert: The alert's name.
         speed: The factor by which every duration was divided.
-        pending_seconds: The time at which the alert became pending; None if the alert was not
-            observed in the state pending, as with an alert without `for`.
+        pending_seconds: The time at which the alert became pending; None if the state `pending` was
+            not observed, as with an alert without `for`.
         firing_seconds: The time at which the alert began to fire; None if the alert did not fire.
         delivered_seconds: The time at which the firing notification arrived; None if no such
             notification arrived.
-        mended_seconds: The time at which the fault was removed; None if the firing notification did
-            not arrive.
+        mended_seconds: The time at which the fault was removed; None if no firing notification
+            arrived.
         resolved_seconds: The time at which the resolved notification arrived; None if no such
             notification arrived.
-        receivers: The receivers of the firing notification; empty if the notification did not
-            arrive.
-        message: The text of the firing notification; empty if the notification did not arrive.
+        receivers: The receivers of the firing notification; empty if no such notification arrived.
+        message: The text of the firing notification; empty if no such notification arrived.
         has_channel: Whether one of the receivers has a channel in the stack's configuration, so
-            that the notification would be delivered outside the drill.
+            that the notification would be delivered outside the drill. The value is also True if no
+            firing notification arrived.
     """
 
     alert: str
@@ -81,17 +80,17 @@ class DrillResult:
 
     @property
     def arrived(self) -> bool:
-        """Whether both notifications arrived."""
+        """Whether the firing and the resolved notification arrived."""
         return self.delivered_seconds is not None and self.resolved_seconds is not None
 
     @property
     def passed(self) -> bool:
-        """Whether both notifications arrived and a receiver of the alert has a channel."""
+        """Whether both notifications arrived, and a receiver of the alert has a channel."""
         return self.arrived and self.has_channel
 
 
 def format_result(result: DrillResult, *, as_json: bool = False) -> str:
-    """Return a drill's result as a sentence, or as JSON with the result's fields and `passed`."""
+    """Return a drill's result as a sentence, or as JSON with its fields and `passed`."""
     if as_json:
         return json.dumps({"passed": result.passed, **asdict(result)}, indent=2)
     if result.firing_seconds is None:
@@ -120,7 +119,7 @@ def _write_event(seconds: float, words: str) -> str:
 
 @dataclass(slots=True)
 class _Watch:
-    """Records when the alert was first pending and first firing, in seconds since the fault."""
+    """Records when an alert was first pending and first firing, in seconds since the fault."""
 
     alert: str
     step_seconds: float
@@ -144,7 +143,7 @@ class _Watch:
             self.report(_write_event(self.firing, "the alert fires"))
 
     def wait_for(self, status: str, timeout_seconds: float) -> tuple[Delivery, ...]:
-        """Wait for notifications in a status and return them; an empty tuple after a timeout."""
+        """Wait for notifications with a status and return them; an empty tuple after a timeout."""
         deadline = time.monotonic() + timeout_seconds
         while not self.webhook.find(self.alert, status):
             if time.monotonic() > deadline:
@@ -156,10 +155,10 @@ class _Watch:
 
 
 def fit_speed(fault: Fault, plan: Plan) -> Plan:
-    """Return a plan whose speed allows several scrapes within the `for` of an alert about silence.
+    """Return a plan that is slow enough for an alert about a silent target.
 
-    At a higher speed, the `for` of an alert about a silent target would end during a single late
-    scrape.
+    At a higher speed, a single late scrape would outlast the alert's `for`. The speed is limited so
+    that several scrapes take place within `for`.
 
     Args:
         fault: The fault to simulate.
@@ -176,7 +175,7 @@ def fit_speed(fault: Fault, plan: Plan) -> Plan:
 
 
 def drill(fault: Fault, plan: Plan, *, report: Report) -> DrillResult:
-    """Run a drill: inject a fault, wait for the alert, remove the fault, await the resolution.
+    """Run a drill: inject a fault, wait for the alert, remove the fault, wait for the resolution.
 
     If the machine is too busy for the plan's speed, the drill is repeated at a lower speed.
 
@@ -254,7 +253,7 @@ def _wait_until_healthy(fault: Fault, pipeline: Pipeline, speed: float, report: 
     report("a healthy simulated machine is scraped")
     until = time.monotonic() + fault.history_seconds / speed
     deadline = until + _FEW_SCRAPES * SCRAPE_SECONDS + _SLACK_SECONDS
-    # From here on the rules are evaluated, so they need some scrapes of the healthy machine.
+    # The rules are evaluated from here on, and they need some scrapes of the healthy machine.
     least = max(pipeline.count_scrapes() + _JUDGED_SCRAPES, _FEW_SCRAPES)
     while True:
         states = pipeline.list_alerts(fault.alert)
@@ -330,7 +329,7 @@ def _run(
 
 
 def _advise(receivers: Sequence[str]) -> str:
-    """Return advice on the variables to set so that a receiver has a channel."""
+    """Return which variables to set so that a receiver has a channel."""
     advice = advise_variables()
     if any(each.startswith(INFO) for each in receivers):
         return advice.replace("set ", "set NOTIFY_INFO=1 and ", 1)

@@ -1,4 +1,4 @@
-"""Simulated series, and faults, which define a machine's series before and during the fault."""
+"""Simulated series, and faults that define a machine's series before and during the fault."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Series:
     """One series of a simulated machine.
 
     Attributes:
-        name: The complete metric name; a metric whose name ends in `_total` is a counter, all
-            others are gauges.
+        name: The complete metric name. A metric whose name ends in `_total` is a counter; all other
+            metrics are gauges.
         labels: The labels of the series.
         course: The meaning of `amount`. `constant`: the value. `rate`: the increase per second.
-            `slope`: the increase per second at real speed, which the drill multiplies by its speed,
-            so that the total change in a divided duration is the same. `instant`: the seconds
-            between an event and the beginning of the phase, exported as a Unix time. `recent`: the
-            seconds between an event and the current time, also exported as a Unix time. `duration`:
-            a number of seconds. The seconds of `instant`, `recent` and `duration` are divided by
-            the drill's speed.
+            `slope`: the increase per second at real speed. The drill multiplies a slope by its
+            speed, so that the total change in a divided duration is the same. `instant`: the
+            seconds between an event and the beginning of the phase, exported as the event's Unix
+            time. `recent`: the seconds between an event and the current time, also exported as the
+            event's Unix time. `duration`: a number of seconds. The seconds of `instant`, `recent`
+            and `duration` are divided by the drill's speed.
         amount: The number whose meaning `course` defines.
         start: The initial value of a series that increases.
     """
@@ -65,7 +65,7 @@ def recent(name: str, seconds_ago: float, /, **labels: str) -> Series:
 
 
 def duration(name: str, seconds: float, /, **labels: str) -> Series:
-    """Return a series with a duration, which, like durations in rules, is divided by the speed."""
+    """Return a series whose value is a duration, which the drill divides by its speed."""
     return Series(name, tuple(labels.items()), "duration", seconds)
 
 
@@ -75,7 +75,7 @@ class Fault:
 
     Attributes:
         alert: The alert that must fire.
-        story: The description of the fault, which the terminal shows.
+        story: The description of the fault, which the drill reports.
         healthy: The series of the machine before and after the fault.
         faulty: The series of the machine during the fault.
         history_seconds: The number of seconds for which the machine must be healthy before the
@@ -110,7 +110,7 @@ def turn(
 
     Args:
         alert: The alert that must fire.
-        story: The description of the fault, which the terminal shows.
+        story: The description of the fault, which the drill reports.
         name: The metric name of the series that changes.
         healthy: The value of the series before and after the fault.
         faulty: The value of the series during the fault.

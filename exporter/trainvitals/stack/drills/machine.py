@@ -1,4 +1,4 @@
-"""A simulated machine that uses the exporter's runner, exposition and server."""
+"""A simulated machine, served by the exporter's runner, exposition and HTTP server."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class SimulatedCollector:
         self._began = self._counted = now()
 
     def enter(self, series: Sequence[Series], *, is_failing: bool = False) -> None:
-        """Begin a phase with new series; counters continue from their current values.
+        """Begin a phase with new series; counters and slopes continue from their current values.
 
         Args:
             series: The machine's series during the phase.
-            is_failing: Whether every reading fails, as if a driver did not respond.
+            is_failing: Whether every reading in the phase fails, as if a driver did not respond.
         """
         with self._lock:
             self._is_failing = is_failing
@@ -122,7 +122,7 @@ def _describe(shape: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> tup
 
 
 class SimulatedMachine:
-    """A simulated machine that is served by the exporter's runner, endpoints and server.
+    """A simulated machine, served by the exporter's runner, endpoints and HTTP server.
 
     Args:
         collectors: The machine's collectors.

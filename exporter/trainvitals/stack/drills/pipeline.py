@@ -34,7 +34,7 @@ JOB = "trainvitals"
 _STOP_SECONDS = 10.0
 _START_SECONDS = 30.0
 _STEP_SECONDS = 0.05
-# The interval in the shipped prometheus.yml, which is short enough for the shortest range in a
+# The scrape interval in the shipped prometheus.yml. It is short enough for the shortest range in a
 # rule.
 SCRAPE_SECONDS, _EVALUATION_SECONDS = 5.0, 15.0
 LEAST_SCRAPE_SECONDS = 0.5
@@ -52,7 +52,7 @@ class Plan:
         rules: The parsed rule files by file name.
         routes: Alertmanager's parsed configuration.
         prometheus: The path of the Prometheus program.
-        alertmanager: Alertmanager's command, with a prefix if a prefix is needed.
+        alertmanager: Alertmanager's command, with the prefix that `prefix_command` returns.
         directory: The working directory for the drill's files.
     """
 
@@ -97,8 +97,8 @@ def make_plan(
             version=external_program.read_version(alertmanager),
         ).path
     routes = _read(present)
-    # amtool's message contains the reason; without amtool, the message below contains at least the
-    # name of the file.
+    # amtool's message contains the reason for an error. Without amtool, the message below contains
+    # only the name of the file.
     if amtool := find_amtool(find):
         check_configuration(present, amtool=amtool)
     if not _has_receivers(routes):
@@ -199,14 +199,14 @@ class Pipeline:
     def count_scrapes(self) -> int:
         """Return the number of scrapes of the simulated machine in the last 5 minutes.
 
-        If there are several targets, the number is that of the target with the fewest scrapes.
+        If there are several targets, the scrapes of the target with the fewest scrapes are counted.
         """
         return self._count("min(count_over_time(up[5m]))")
 
     def count_missed_scrapes(self) -> int:
-        """Return the number of scrapes that failed or were not made in the last 5 minutes.
+        """Return the number of scrapes in the last 5 minutes that failed or did not take place.
 
-        On a machine without idle CPU time, the simulated machine responds late or Prometheus
+        If the machine has no idle CPU time, the simulated machine responds late or Prometheus
         scrapes late.
         """
         passed = min(time.monotonic() - self._ready_at, _PAST_SECONDS)

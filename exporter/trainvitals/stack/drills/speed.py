@@ -18,7 +18,7 @@ _UNITS_MILLISECONDS = {
     "w": 604_800_000,
     "y": 31_536_000_000,
 }
-# A duration is never part of a metric name: `run:samples:rate10m` contains no duration.
+# Digits and a unit in a metric name, such as `run:samples:rate10m`, are not a duration.
 _DURATION = re.compile(r"(?<![\w.])(?:\d+(?:ms|[smhdwy]))+(?!\w)")
 _PART = re.compile(r"(?<!\d)(\d+)(ms|[smhdwy])")
 _WINDOW = "window_seconds"
@@ -27,13 +27,13 @@ _DURATION_KEYS = frozenset({"group_wait", "group_interval", "repeat_interval", "
 
 
 def read_duration(text: str) -> float:
-    """Parse a duration in Prometheus' syntax, such as `1h30m` or `250ms`, and return seconds."""
+    """Return a duration in Prometheus' syntax, such as `1h30m` or `250ms`, in seconds."""
     parts = _PART.findall(text)
     return sum(int(count) * _UNITS_MILLISECONDS[unit] for count, unit in parts) / 1000
 
 
 def write_duration(seconds: float) -> str:
-    """Return seconds as a Prometheus duration; a value other than 0 becomes at least 1 ms."""
+    """Return seconds in Prometheus' syntax for durations; the result is at least 1 ms or 0."""
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0s"
 
 
@@ -82,7 +82,8 @@ def divide_routes(document: Document, speed: float, webhook_url: str) -> Documen
         webhook_url: The base URL for notifications; each receiver's index is appended.
 
     Returns:
-        A copy of the configuration with the same routes, groups and inhibitions.
+        A copy of the configuration with the same routes, groups and inhibitions, but without
+        templates.
     """
     faster = cast("Document", _divide_values(document, speed))
     faster["receivers"] = [

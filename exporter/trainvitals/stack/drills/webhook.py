@@ -20,7 +20,7 @@ class Delivery:
     """One alert in a notification that the webhook received.
 
     Attributes:
-        at: The arrival time on the clock of `time.monotonic`, in seconds.
+        at: The time at which the notification arrived, in seconds of `time.monotonic`.
         receiver: The receiver's name in Alertmanager's configuration.
         status: The status of the alert, `firing` or `resolved`.
         alert: The name of the alert.
@@ -58,7 +58,7 @@ def listen(receivers: Sequence[str]) -> Iterator[Receiver]:
     """Listen on a free port of 127.0.0.1, and yield the webhook receiver.
 
     Args:
-        receivers: The receivers' names; notifications to a receiver are posted to `/<index>`.
+        receivers: The receivers' names; a receiver's notifications are posted to `/<index>`.
     """
     deliveries: list[Delivery] = []
     with ThreadingHTTPServer((HOST, 0), _handler(receivers, deliveries)) as server:
@@ -83,7 +83,7 @@ def _handler(receivers: Sequence[str], deliveries: list[Delivery]) -> type[BaseH
                     words = alert["annotations"].get("description", "")
                     deliveries.append(Delivery(at, receiver, alert["status"], name, words))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                self.send_error(400)  # another user of this machine sent the request
+                self.send_error(400)  # The request is from another user of this machine.
                 return
             self.send_response(200)
             self.end_headers()

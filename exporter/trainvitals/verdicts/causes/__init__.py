@@ -1,1 +1,1 @@
-"""Verdicts on deaths, derived from the evidence only: these modules do not access the machine."""
+"""Verdicts on deaths, based only on the evidence: these modules do not access the machine."""

@@ -1,4 +1,4 @@
-"""Failures to read or write a file because of permissions, a read-only mount or an I/O error."""
+"""Failed reads and writes of files due to permissions, a read-only mount or an I/O error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _advise_disk(place: Place) -> tuple[str, ...]:
 
 
 def _advise_removed(case: Case) -> tuple[str, ...]:
-    """Return the steps for an NVMe disk that the kernel removed; empty if none was removed."""
+    """Return the advice for an NVMe disk that the kernel removed; empty if it removed none."""
     lines = case.evidence.kernel_lines
     if not any(map(_REMOVED, lines)):
         return ()

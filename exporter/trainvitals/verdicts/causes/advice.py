@@ -1,4 +1,4 @@
-"""Advice that contains the limits and settings of the case, so that commands can be copied."""
+"""Advice with the actual limits and settings, so that its commands can be copied."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Hint:
 def is_in_engine(case: Case) -> bool:
     """Return whether the subject is a container that the engine knows.
 
-    The result is False if the evidence is only a folder or a log file.
+    The result is False if the evidence consists only of a folder or a log file.
     """
     evidence = case.evidence
     return case.is_container and (
@@ -75,7 +75,7 @@ def is_in_engine(case: Case) -> bool:
 
 
 def is_in_slurm(case: Case) -> bool:
-    """Return whether Slurm started the subject, according to control groups, OOM kills or logs."""
+    """Return whether a control group, an OOM kill or the log shows that Slurm ran the subject."""
     groups = (case.evidence.cgroup, *(kill.task_memcg for kill in case.evidence.oom_kills or ()))
     return any("slurm" in group for group in groups) or case.search(_SLURM) is not None
 
@@ -112,7 +112,7 @@ def _list_texts(case: Case) -> Iterator[str]:
 
 
 def advise_smaller_batch(case: Case) -> str:
-    """Return the step that reduces the batch size, with the old and new batch sizes if known."""
+    """Return the advice to reduce the batch size, with the old and the new size if known."""
     hint = find_batch_size(case)
     if hint is None or hint.value == 1:
         return (
@@ -127,7 +127,7 @@ def advise_smaller_batch(case: Case) -> str:
 
 
 def advise_fewer_workers(case: Case) -> str:
-    """Return the step that reduces the number of data loader workers, with the number if known."""
+    """Return the advice to use fewer data loader workers, with the numbers if known."""
     hint = find_workers(case)
     if hint is None or hint.value <= 1:
         return (
@@ -147,7 +147,7 @@ def name_limit(case: Case) -> str:
 
 
 def advise_higher_limit(case: Case) -> str:
-    """Return the step that raises the memory limit, with a suggested limit if possible."""
+    """Return the advice to raise the memory limit, with a suggested limit if possible."""
     limit, host = case.memory_limit_bytes, case.evidence.host
     if is_in_slurm(case):
         option = format_option(suggest_limit(limit)) if limit else "64g"
@@ -187,7 +187,7 @@ def _write_step(case: Case, start: str, option: str) -> str:
 
 
 def advise_less_memory(case: Case) -> tuple[str, ...]:
-    """Return the steps that reduce the job's use of host memory."""
+    """Return the advice to reduce the host memory that the job uses."""
     settings = case.evidence.settings
     shm = settings.shm_size_bytes if settings is not None else None
     offload = (_OFFLOAD_LESS,) if case.search(_OFFLOADED) is not None else ()

@@ -1,7 +1,7 @@
 """Checkpoints and data files that are truncated or in another format.
 
-Checkpoints and data files cause the same error messages from HDF5, zip, tar or pickle. The frames
-of the traceback show which kind of file the program was reading.
+HDF5, zip, tar and pickle raise the same errors for checkpoints and for data files. The frames of
+the traceback show which kind of file the program was reading.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHECKPOINT = contains(
     "Unexpected end of archive",
     "UnpicklingError: unpickling stack underflow",
 )
-# For a file that is empty or truncated within its index, `torch.load` raises only these errors.
+# `torch.load` raises only these errors if a file is empty or truncated within its index.
 _BARE_LOAD_ERRORS = matches(r"^\s*(?:OSError: \[Errno 22\] Invalid argument|EOFError)")
 _DATA = matches(
     r"UnidentifiedImageError|cannot identify image file|image file is truncated|broken data stream when reading image",
@@ -72,7 +72,7 @@ _LOADS_CHECKPOINT = re.compile(
 
 
 def find_broken_checkpoint(case: Case) -> LogMatch | None:
-    """Return the log line about a broken checkpoint; None if no line mentions one.
+    """Return the log line that reports a broken checkpoint; None if no line does.
 
     A checkpoint is broken if the file is truncated or is not a checkpoint.
     """
@@ -84,7 +84,7 @@ def find_broken_checkpoint(case: Case) -> LogMatch | None:
 
 
 def find_broken_data(case: Case) -> LogMatch | None:
-    """Return the log line about a broken data file; None if no line mentions one.
+    """Return the log line that reports a broken data file; None if no line does.
 
     A data file is broken if the file is truncated or in another format.
     """
@@ -96,7 +96,7 @@ def find_broken_data(case: Case) -> LogMatch | None:
 
 
 def _find_read(case: Case, match: LogMatch) -> Literal["data", "checkpoint"] | None:
-    """Return which kind of file the program was reading, according to the traceback.
+    """Return the kind of file that the program was reading, according to the traceback.
 
     The result is None if the matched line is not part of a traceback, or if the frames do not show
     the kind of file.

@@ -1,4 +1,4 @@
-"""The evidence of one death, with the values that are derived to detect the cause."""
+"""The evidence of a death, with the values from which the cause is detected."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trainvitals.verdicts.causes.quoted import drop_quoted
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.thresholds import Thresholds, ThresholdsFile, find_thresholds
 
-# The kernel log counts seconds since boot, and the engine uses the wall clock; if the clock is set,
-# times converted from one to the other differ.
+# The kernel log counts seconds since boot, but the engine uses the wall clock. If the wall clock is
+# set, the converted times differ.
 _CLOCKS_APART_SECONDS = 2.0
 # Docker may report `oom` up to 1 s after `die`, and may also report `stop` after `die`.
 _LATE_SECONDS = 2.0
@@ -26,14 +26,14 @@ _ENGINE_NEAR_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The evidence of one death, and the values derived from the evidence.
+    """The evidence of a death, and the values derived from the evidence.
 
     Attributes:
         evidence: All evidence that was collected about the death.
-        lines: The lines of the log without colours and progress bars, the oldest first. For a run
-            that ended with an exception, the last line is that exception.
-        success: The line at the end of the log that reports success; an empty string if no line
-            does, or if other evidence shows how the subject ended.
+        lines: The cleaned lines of the log, the oldest first. If a run ended with an exception, the
+            last line is that exception.
+        success: The line at the end of the log that reports success. It is an empty string if no
+            line does, or if other evidence shows how the subject ended.
     """
 
     evidence: Evidence
@@ -42,12 +42,12 @@ class Case:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The thresholds of the alerts, which are read from the thresholds file on access."""
+        """The thresholds of the alerts; each access reads the thresholds file if it has changed."""
         return _open_thresholds(find_thresholds()).latest()[0]
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended the subject, or that the subject's exit code implies.
+        """The signal that ended the subject, as recorded or as implied by the exit code.
 
         An exit code above 128 implies a signal. The value is None if no signal ended the subject.
         """
@@ -93,14 +93,14 @@ class Case:
     def has_die_event(self) -> bool:
         """Whether the engine's `die` event was received.
 
-        If the event was received, the engine's events were followed at the end, so that the engine
-        did not send an event that is missing.
+        If it was received, the engine's events were observed when the container ended. An event
+        that is missing was therefore not sent.
         """
         return any(event.action == "die" for event in self.evidence.events or ())
 
     @property
     def duration_seconds(self) -> float | None:
-        """The seconds for which the subject ran; None if the start or the end is unknown."""
+        """The duration of the subject in seconds; None if its start or its end is unknown."""
         started, ended = self.evidence.started, self.evidence.ended
         return None if started is None or ended is None else max(0.0, ended - started)
 
@@ -167,8 +167,8 @@ class Case:
     def is_end_unexplained(self) -> bool:
         """Whether the subject's end is unexplained.
 
-        An end is unexplained if no source shows how the subject ended, and if either the user
-        reported the end or the subject is unobserved.
+        This is the case if no source shows how the subject ended. In addition, the user must have
+        reported the end, or the subject must be unobserved.
         """
         evidence = self.evidence
         if self.exit_code is not None or self.signal is not None or evidence.exception:
@@ -176,7 +176,7 @@ class Case:
         return evidence.is_unobserved or (evidence.is_ended is True and evidence.ended is None)
 
     def without_survived(self) -> Case:
-        """Return the case without errors that were handled, or after which the log continues."""
+        """Return the case without errors that were handled or after which the program continued."""
         lines = drop_handled(self.lines)
         if self.evidence.is_unobserved and goes_on(lines):
             return replace(self, lines=())
@@ -202,9 +202,9 @@ class Case:
         return tuple(sorted(own, key=lambda kill: kill.time))
 
     def list_unnamed_kills(self) -> tuple[OomKill, ...]:
-        """Return the OOM kills around the subject's end without a control group in the log.
+        """Return the OOM kills near the subject's end for which the log names no control group.
 
-        The kernel logs at most ten `oom-kill:` lines in five seconds; for further kills it logs
+        The kernel logs at most ten `oom-kill:` lines in five seconds. For further kills, it logs
         only `Killed process`, which names the process but not the control group.
         """
         ended = self.evidence.ended
@@ -231,17 +231,14 @@ class Case:
         )
 
     def is_by_own_limit(self, kill: OomKill) -> bool:
-        """Return whether an OOM kill was due to the control group's own limit, not a parent's."""
+        """Return whether the limit of the control group itself, not of a parent, caused a kill."""
         if kill.oom_memcg is None:  # The log contains the constraint, but not the control group.
             return kill.constraint == "CONSTRAINT_MEMCG"
         is_known = bool(self.evidence.id or self.evidence.cgroup)
         return kill.oom_memcg == kill.task_memcg or (is_known and self._is_own(kill.oom_memcg))
 
     def search(self, sign: Sign) -> re.Match[str] | None:
-        """Return a sign's match in the last log line that contains the sign.
-
-        The result is None if no log line contains the sign.
-        """
+        """Return the match of a sign in the last log line with the sign; None without such a line."""
         if not sign.may_be_in(self.lines):
             return None
         for line in reversed(self.lines):
@@ -266,7 +263,7 @@ class Case:
         return True
 
     def _earliest(self, started: float) -> float:
-        """Return the earliest time at which an OOM kill belongs to this start of the subject."""
+        """Return the time from which OOM kills belong to the current start of the subject."""
         earliest = started - _CLOCKS_APART_SECONDS
         state = self.evidence.state
         finished = None if state is None or self.has_ended else state.finished
@@ -282,7 +279,7 @@ class Case:
 
 
 def open_case(evidence: Evidence) -> Case:
-    """Return the case for collected evidence, with a cleaned log."""
+    """Return the case for the collected evidence, with the log cleaned."""
     lines = drop_quoted(drop_empty_fields(join_reports(clean(evidence.log or ()))))
     if evidence.exception:
         lines += clean((evidence.exception,))
@@ -292,6 +289,6 @@ def open_case(evidence: Evidence) -> Case:
     return replace(case, success=find_success(lines))
 
 
-@lru_cache(maxsize=1)  # The same file is needed for each death in a list.
+@lru_cache(maxsize=1)  # All deaths in a list use the same file.
 def _open_thresholds(path: Path) -> ThresholdsFile:
     return ThresholdsFile(path)

@@ -17,8 +17,8 @@ _OTHER_KEYS = matches(
     r"|different number of parameter groups|Unable to load weights from (?:pytorch )?checkpoint|KeyError: .{0,3}(?:optimizer|scheduler|epoch|lr_scheduler)_?state|Key \S{1,200} not found in checkpoint"
     r"|KeyError: '(?:state_dict|model_state_dict|optimizer_state_dict|module\.[\w.]{1,120})'$"
 )
-# An exception is required in addition to words for a difference and for saved data, because
-# libraries also warn about weights that the libraries leave out.
+# A line must name an exception as well as a difference and saved data, because libraries also warn
+# about weights that they do not load.
 _RAISED = re.compile(
     r"(?:\[rank[0-9]{1,6}\]: )?(?:[\w.]{1,120}\.)?[A-Z]\w{0,80}(?:Error|Exception)\b"
 ).match

@@ -1,4 +1,4 @@
-"""The collective operations for which ranks waited until NCCL's watchdog ended them."""
+"""Collective operations that timed out, according to the log of NCCL's watchdog."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Wait:
         rank: The rank on which the operation timed out; None if the log does not name the rank.
         number: The sequence number of the operation; None if the log does not contain the number.
         operation: The type of the operation, such as `ALLREDUCE`; an empty string if the log does
-            not name the type.
+            not name it.
         timeout_seconds: The timeout of the operation in seconds; None if the log does not contain
-            the timeout.
+            it.
     """
 
     rank: int | None
@@ -58,7 +58,10 @@ def list_waits(lines: Sequence[str]) -> tuple[Wait, ...]:
 
 
 def list_missing(case: Case, waits: Sequence[Wait]) -> list[int]:
-    """Return the ranks that take part in a timed-out operation but logged no timeout."""
+    """Return the ranks that logged no timeout although other ranks did.
+
+    The ranks of the job are known from the number in the command, or else from the log.
+    """
     waiting = {wait.rank for wait in waits if wait.rank is not None}
     if not waiting:
         return []
@@ -85,7 +88,7 @@ def summarize_waits(waits: Sequence[Wait]) -> str:
 
 
 def describe_waits(waits: Sequence[Wait], missing: Sequence[int]) -> tuple[str, ...]:
-    """Return sentences about the ranks that are missing or behind."""
+    """Return sentences about the ranks that logged no timeout and the rank that is behind."""
     sentences = []
     if missing:
         absent = join_names([str(rank) for rank in missing])
@@ -102,7 +105,7 @@ def describe_waits(waits: Sequence[Wait], missing: Sequence[int]) -> tuple[str, 
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return the first eight names, joined by commas and `and`."""
+    """Return the first eight names, separated by commas and `and`."""
     shown = list(names[:_MOST_NAMED]) + ["…"] * (len(names) > _MOST_NAMED)
     return (
         shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""

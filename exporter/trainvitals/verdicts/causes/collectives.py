@@ -87,7 +87,7 @@ _SYSTEM = contains(
     "RCCL error",
     "Call to ibv_",
 )
-# Memory for network transfers that the kernel or the driver refused to lock and register.
+# Memory for network transfers that the kernel or the driver did not lock and register.
 _UNREGISTERED = matches(
     r"\b(?:ibv_(?:reg_(?:dmabuf_)?mr|create_(?:cq|qp|srq)|alloc_\w{1,8}|open_device)\w{0,12}|fi_mr_reg\w{0,8})\b.{0,120}(?:Cannot allocate memory|\b12\b)"
     r"|NCCL WARN .{0,200}Cannot allocate memory|prov_errno: Cannot allocate memory"
@@ -123,7 +123,7 @@ def detect_nccl_timeout(case: Case) -> Finding | None:
 
 
 def has_waited_for_failed(case: Case) -> bool:
-    """Return whether a rank was aborted because it waited for a rank that had failed by itself."""
+    """Return whether a rank timed out because another rank had failed earlier."""
     match = find_match(case, _TIMED_OUT)
     return match is not None and find_first_failure(case, match.line) is not None
 
@@ -151,7 +151,7 @@ def _advise_timeout(missing: Sequence[int]) -> tuple[str, ...]:
 
 
 def _advise_hccl(case: Case) -> tuple[str, ...]:
-    """Return the recommended steps for Ascend's HCCL; an empty tuple if another library failed."""
+    """Return the advice for Ascend's HCCL; an empty tuple if another library failed."""
     return () if case.search(_HCCL) is None else _HCCL_STEPS
 
 
@@ -195,7 +195,7 @@ def detect_gloo_timeout(case: Case) -> Finding | None:
 
 
 def detect_nccl_system(case: Case) -> Finding | None:
-    """Detect NCCL errors that concern sockets, shared or locked memory, or peers."""
+    """Detect NCCL errors that concern sockets, shared memory, locked memory or peers."""
     unregistered = find_match(case, _UNREGISTERED)
     if unregistered is not None and unregistered.confidence != "low":
         return _conclude_unregistered(unregistered)

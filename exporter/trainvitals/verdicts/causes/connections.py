@@ -1,4 +1,4 @@
-"""Servers that are unreachable, have an untrusted certificate, or refuse the credentials."""
+"""Servers that are unreachable, have an untrusted certificate or refuse the credentials."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _UNREACHED = matches(
     r"|Connection to \S{1,200} timed out|ClientConnectorError|All connection attempts failed"
     r"|kex_exchange_identification|ConnectionRefusedError: |Errno 111\] Connection refused|Errno 101\]|Errno 113\]",
     without=(
-        "coordination service",  # JAX reports that a task has ended
+        "coordination service",  # with which JAX reports that a task has ended
         "coordination_service",
-        "Failed to pick subchannel",  # gRPC's details of a connection that another process ended
+        "Failed to pick subchannel",  # in gRPC's error about a connection that a peer ended
     ),
 )
 

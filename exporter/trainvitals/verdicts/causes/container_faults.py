@@ -1,4 +1,4 @@
-"""Lasting faults of a container: a health check that fails, and restarts again and again."""
+"""Lasting faults of a container: a failing health check, and repeated restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crashes of native code, rated by the training progress after the line about the crash."""
+"""Crashes of native code, rated by the training progress after the log line about the crash."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_STEPS_AFTER = 10
 def weigh_crash(
     detect: Callable[[Case], Finding | None], number: int, sign: Sign
 ) -> Callable[[Case], Finding | None]:
-    """Return a crash detector; its confidence is low if training continued after the crash.
+    """Return a detector of crashes whose confidence is low if training continued after the crash.
 
-    The confidence is not lowered if the signal with the given number ended the subject, or if at
-    most ten lines of progress follow.
+    The confidence is not lowered if the signal `number` ended the subject, or if at most ten lines
+    of progress follow.
     """
 
     def detect_weighed(case: Case) -> Finding | None:

@@ -1,4 +1,4 @@
-"""GPUs that a program cannot use, and failures inside the CUDA libraries without a named cause."""
+"""GPUs that a program cannot use, and unexplained failures inside the CUDA libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause
 
-# GPUs that do not exist or that another process holds.
+# GPUs that do not exist or that another process uses exclusively.
 CHOICE: tuple[Cause, ...] = (
     text_cause(
         "gpu-busy",
@@ -66,7 +66,7 @@ _CALL = matches(
     r"HSA_STATUS_ERROR_OUT_OF_RESOURCES|failed to create cublas handle|cublas(?:Create|Lt)\w{0,20} failed|CURAND_STATUS_|GET was unable to find an engine",
     without=("VERSION_MISMATCH",),
 )
-# Messages from the loader about a library that it could not load, so that a later call fails.
+# The loader's messages about a library that it could not load, which makes a later call fail.
 _NOT_LOADED = matches(
     r"Could not load library lib|symbol lookup error|\.so[\w.]{0,20}: (?:undefined symbol|symbol |cannot open shared object)",
     without=("libcuda.so", "Could not load dynamic library", "dso_loader"),

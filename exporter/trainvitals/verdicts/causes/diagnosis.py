@@ -1,4 +1,4 @@
-"""Diagnoses of containers, runs and processes, each with the evidence and the verdict."""
+"""Diagnoses of containers, runs and processes, with the evidence and the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trainvitals.verdicts.causes.verdict import Verdict
 
 _MOST_DEATHS = 100
 _MOST_OTHERS = 20
-# A run and its container that end within this time of each other have ended for the same cause.
+# If a run and its container end within this time, they ended for the same cause.
 _TOGETHER_SECONDS = 60.0
 _RUNNING = "running"
 # The causes that do not indicate a failure.
@@ -46,7 +46,7 @@ class Death:
         time: The end time of the container or run in Unix seconds; None if the time is unknown.
         exit_code: The exit code of the container or run; None if the exit code is unknown.
         verdict: The verdict on the cause of the death.
-        subject: `container` or `run`, according to what has ended.
+        subject: Whether a `container` or a `run` ended.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The diagnosis of one death, or of a subject that is still running.
+    """The diagnosis of a death, or of a subject that is still running.
 
     Attributes:
         evidence: The evidence that was collected about the subject.
@@ -69,8 +69,8 @@ class Diagnosis:
         runs_since: The time since which the subject has been running again, in Unix seconds; None
             if the subject is not running again.
         present: The current state of the machine; None if the evidence is not from this machine.
-        step: The access level with which evidence was collected, 0 to 2; None for evidence from a
-            folder, a run or a process.
+        step: The access level with which the evidence was collected, 0 to 2; None for evidence
+            about a run or a process, or from a folder.
         others: The other deaths on the machine, the latest first.
     """
 
@@ -95,7 +95,7 @@ class Diagnosis:
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether the evidence shows neither a fault nor an end of the subject."""
+        """Whether the evidence shows neither that the subject has a fault nor that it ended."""
         return self.evidence.is_unobserved and self.verdict.reason == "unknown"
 
     @property
@@ -105,7 +105,7 @@ class Diagnosis:
 
 
 def diagnose_evidence(evidence: Evidence, *, asked: float, origin: str = "") -> Diagnosis:
-    """Return a diagnosis of evidence, such as an evidence folder, without this machine's state."""
+    """Return the diagnosis of evidence such as an evidence folder, without this machine's state."""
     return Diagnosis(evidence, judge(evidence), asked, origin)
 
 
@@ -125,12 +125,12 @@ def is_well(verdict: Verdict) -> bool:
 def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float) -> Diagnosis:
     """Return the diagnosis of a container's current state or of its last failure.
 
-    If the container is running without a fault, the container's last failure, if any, is diagnosed.
+    If the container is running without a fault, its last failure, if any, is diagnosed.
 
     Args:
         survey: The sources of this machine.
         known: The container to diagnose.
-        since_seconds: The maximum age in seconds of an earlier failure that is diagnosed instead.
+        since_seconds: The maximum age of an earlier failure in seconds.
     """
     evidence = gather(survey, known.id, known.name)
     verdict = judge(evidence)
@@ -173,9 +173,9 @@ def diagnose_last(
 
 
 def _prefer_container(failures: Sequence[Death]) -> Death:
-    """Return the last failure, or the failure of a container up to a minute before that failure.
+    """Return the last failure, or a container's failure if it occurred up to a minute earlier.
 
-    A run and its container fail together, and the container is preferred because it has a log.
+    A run and its container fail together. The container is preferred because it has a log.
     """
     last = failures[0]
     near = (
@@ -200,7 +200,7 @@ def _diagnose_run(
 
 
 def diagnose_launch(survey: Survey, launch: Launch) -> Diagnosis:
-    """Return the diagnosis of a launch by `trainvitals run` in which no process reported."""
+    """Return the diagnosis of a launch by `trainvitals run` in which no process reported a run."""
     evidence = read_launch(launch, survey.kernel, _select_gaps(survey))
     verdict = judge(evidence)
     origin = "what `trainvitals run` noted"
@@ -208,7 +208,7 @@ def diagnose_launch(survey: Survey, launch: Launch) -> Diagnosis:
 
 
 def _find_restart(run: Run) -> float | None:
-    """Return the start time of a later attempt that is still running; None if no attempt is."""
+    """Return the start time of a later attempt that is still running; None if there is none."""
     if run.telling.ending is None:
         return None
     later = [start for start in run.starts if start.attempt > run.telling.attempt]
@@ -218,7 +218,7 @@ def _find_restart(run: Run) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Postmortem:
-    """One run in a run directory, with verdicts on this run and on the directory's other runs.
+    """A run in a run directory, with verdicts on this run and on the other runs.
 
     Attributes:
         history: The history of the runs in the run directory.
@@ -241,12 +241,12 @@ class Postmortem:
         return judge(read_run(run, self.kernel, self.gaps))
 
     def judge_start(self, start: Start) -> Verdict:
-        """Return the verdict on a single start of one of the run's ranks."""
+        """Return the verdict on a single start of a rank of the run."""
         return judge(read_start(self.run, start, self.kernel, self.gaps))
 
 
 def diagnose_process(survey: Survey, pid: int) -> Diagnosis | None:
-    """Return the diagnosis of a process on this machine; None if no evidence exists."""
+    """Return the diagnosis of a process on this machine; None without evidence about it."""
     evidence = read_process(pid, survey.kernel, _select_gaps(survey), roots=survey.roots)
     return (
         None if evidence is None else _conclude(survey, evidence, origin="/proc and the kernel log")
@@ -260,7 +260,7 @@ def diagnose_kill(survey: Survey, kill: OomKill) -> Diagnosis:
 
 
 def _select_gaps(survey: Survey) -> tuple[Gap, ...]:
-    """Return the sources that the diagnosis of runs and processes needs but that cannot be read."""
+    """Return the unreadable sources that the diagnosis of runs and processes requires."""
     return tuple(gap for gap in survey.gaps if gap.what == "the kernel log")
 
 
@@ -277,7 +277,7 @@ def list_deaths(
     Args:
         survey: The sources of this machine.
         runs: The runs in the run directory.
-        launches: The launches by `trainvitals run` in which no process reported.
+        launches: The launches by `trainvitals run` in which no process reported a run.
         since_seconds: The maximum age of a death in seconds.
         most: The maximum number of deaths.
     """
@@ -332,9 +332,9 @@ def _judge_ends(survey: Survey, ends: Iterable[End]) -> Iterable[Death]:
 
 
 def _find_earlier(survey: Survey, known: Candidate, since: float) -> Evidence | None:
-    """Return the evidence of a container's last end if that end was a failure; otherwise None.
+    """Return the evidence of a container's last end if it was a failure; otherwise None.
 
-    The ends of other containers with the same name are included.
+    Ends of other containers with the same name are also considered.
     """
     for end in find_ends(survey, since):
         if end.name == known.name or end.id == known.id:
@@ -363,7 +363,7 @@ def _conclude(
 
 
 def _find_later_start(survey: Survey, evidence: Evidence) -> float | None:
-    """Return the time at which a container of the same name was started after the recorded end.
+    """Return the time at which a container of the same name started after the recorded end.
 
     The result is None if no such container is running.
     """

@@ -36,7 +36,7 @@ _TAKEN = (
 _LONGEST_TEXT = 2000
 
 _TORCHRUN_CHILD = contains("ChildFailedError", "ProcessExitedException")
-# Messages with which JAX's coordination service and Horovod end the remaining processes.
+# Messages of JAX's coordination service and of Horovod when they end the remaining processes.
 PEER_LOST = matches(
     r"heartbeat timeout\. This indicates that the remote task has failed|detected missing heartbeats"
     r"|Terminating process because the (?:coordinator|JAX distributed service) detected"
@@ -47,7 +47,7 @@ _PORT_IN_USE = contains(*_TAKEN, "[Errno 98]", ": Binding port ", "] Binding por
 
 
 def detect_torchrun_child(case: Case) -> Finding | None:
-    """Detect from the launcher's report a rank that failed without a traceback."""
+    """Detect a rank that, according to the launcher's report, failed without a traceback."""
     log = parse_log(case)
     match = find_match(case, _TORCHRUN_CHILD)
     root = log.root_cause

@@ -1,4 +1,4 @@
-"""Failures of programs that have no GPU, or whose driver or GPU is incompatible."""
+"""Failures due to a missing GPU, an incompatible GPU or an incompatible driver."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _CUDA_NO_DRIVER = contains(
 
 
 def detect_nvml_mismatch(case: Case) -> Finding | None:
-    """Detect a driver that was upgraded while its old kernel module remained loaded."""
+    """Detect a driver that was upgraded while the old kernel module remained loaded."""
     match = find_match(case, _NVML_MISMATCH)
     if match is None:
         match = find_kernel_line(case, _NVML_MISMATCH_KERNEL)

@@ -1,4 +1,4 @@
-"""Fields of structured records whose value is 0, null, false or an empty string."""
+"""Fields of log records that are named after an error but report that there was none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
 
     A record with `"oom_kills": 0, "killed": false` or `errors=0` reports that there was no error.
     If more than three step records contain the same `"last_error"`, the program survived this
-    error, and the field is also removed.
+    error, so this field is also removed.
     """
     record, other, pair = _SIGNS
     return _drop_earlier(
@@ -43,12 +43,16 @@ def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _keep(found: re.Match[str]) -> str:
-    """Return a field if it is a variable or is not named after an error; else an empty string."""
+    """Return the text of a field, or an empty string if the field is to be removed.
+
+    A field is removed if it is named after an error, unless its name is in upper case, as in an
+    environment variable.
+    """
     is_variable = found[3] is not None and found[3].isupper()
     return found[0] if is_variable or not _is_trouble(found[2] or found[3]) else ""
 
 
-@lru_cache(maxsize=1024)  # The same fields recur in a log.
+@lru_cache(maxsize=1024)  # a log contains the same fields many times
 def _is_trouble(name: str) -> bool:
     return _TROUBLE.search(name) is not None
 

@@ -1,8 +1,8 @@
 """Reads the frames of a traceback, as Python or IPython prints them.
 
 In a notebook, IPython prints the name of the exception and spaces before `Traceback (most recent
-call last)`. The frames of IPython are not indented, for example `Cell In[3], line 2, in load(path)`,
-and the line `NAME: MESSAGE` follows the last frame.
+call last)`. IPython does not indent the frames, for example `Cell In[3], line 2, in load(path)`.
+The line `NAME: MESSAGE` follows the last frame.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_FRAME = 700
 
 
 def read_frame(text: str) -> tuple[str, str] | None:
-    """Return the place of a frame and the name of its function; None if the line is not a frame."""
+    """Return the location of a frame and its function; None if the line is not a frame."""
     frame = FRAME.search(text[:_LONGEST_FRAME])
     if frame is not None:
         file, line, function = frame.groups()
@@ -30,7 +30,7 @@ def read_frame(text: str) -> tuple[str, str] | None:
 
 
 def read_name_of_ipython(head: str) -> str:
-    """Return the name of the exception in the first line of a traceback that IPython printed.
+    """Return the name of the exception in the first line of an IPython traceback.
 
     The result is an empty string if IPython did not print the traceback.
     """
@@ -39,5 +39,5 @@ def read_name_of_ipython(head: str) -> str:
 
 
 def names_exception(text: str, name: str) -> bool:
-    """Return whether a line begins with the name of an exception, and with its message if any."""
+    """Return whether a line consists of an exception's name and, if there is one, its message."""
     return text.startswith(f"{name}: ") or text.rstrip() == name

@@ -1,4 +1,4 @@
-"""Detection of the framework that wrote a log, so that advice can name the framework's settings."""
+"""Detection of the framework that wrote a log, so that advice can name its settings."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ROCM = matches(
 
 
 def find_framework(case: Case, text: str) -> Framework:
-    """Return the framework that raised an error, determined from the error or else from the log.
+    """Return the framework that raised an error, according to the error or else to the log.
 
-    The result is `torch` if no framework is found.
+    The result is `torch` if neither names a framework.
 
     Args:
         case: The evidence of the death that is diagnosed.

@@ -88,7 +88,7 @@ def detect_hpu_acquire(case: Case) -> Finding | None:
 
 
 def detect_hpu_compile(case: Case) -> Finding | None:
-    """Detect a graph that the Gaudi compiler could not compile."""
+    """Detect a model graph that the Gaudi compiler could not compile."""
     match = find_match(case, _HPU_COMPILE)
     if match is None:
         return None

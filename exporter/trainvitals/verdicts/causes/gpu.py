@@ -17,7 +17,7 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 _XID_ECC = frozenset({48, 63, 64, 94, 95, 140, 156, 171, 172})
 _XID_LOST = frozenset({79})
 _XID_PROGRAM = frozenset({13, 31, 32, 43, 68, 69})
-# The kernel log counts seconds since boot and the engine uses the wall clock; either time may be
+# The kernel log counts seconds since boot, but the engine uses the wall clock. Either time may be
 # late.
 _XID_LATE_SECONDS = 5.0
 _XID_NEAR_SECONDS = 120.0
@@ -87,10 +87,7 @@ _ASSERT = matches(
 
 
 def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
-    """Return the Xid errors that occurred with one of the codes while the subject ran.
-
-    The oldest error is the first.
-    """
+    """Return the Xid errors with these codes during the subject's run time, the oldest first."""
     started, ended = case.evidence.started, case.evidence.ended
     return tuple(
         xid
@@ -102,7 +99,7 @@ def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
 
 
 def quotes_xid(codes: frozenset[int]) -> str:
-    """Return a pattern for log lines in which a program quotes an Xid error with a given code."""
+    """Return a pattern for log lines that quote an Xid error with one of these codes."""
     return rf"NVRM: Xid \([^)]{{1,60}}\): (?:{'|'.join(map(str, sorted(codes)))}),"
 
 
@@ -123,7 +120,7 @@ def _describe_xids(case: Case, xids: tuple[XidError, ...]) -> tuple[str, ...]:
 
 
 def _select(xids: tuple[XidError, ...]) -> list[XidError]:
-    """Return at most three Xid errors to quote: the first error with each code.
+    """Return at most three Xid errors to quote, which are the first errors with each code.
 
     If all errors have the same code, the last three errors are returned.
     """
@@ -136,8 +133,7 @@ def _select(xids: tuple[XidError, ...]) -> list[XidError]:
 def detect_gpu_lost(case: Case) -> Finding | None:
     """Detect a GPU that fell off the bus or that the driver could not initialize.
 
-    The evidence of such a GPU is Xid 79, a program's error message, or a failed probe in the kernel
-    log.
+    The evidence is Xid 79, an error message of the program, or a failed probe in the kernel log.
     """
     xids = list_xids(case, _XID_LOST)
     match = find_match(case, _LOST)
@@ -164,10 +160,10 @@ def detect_gpu_lost(case: Case) -> Finding | None:
 
 
 def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
-    """Return the match for a GPU that the driver could not initialize, and the GPU's PCI address.
+    """Return the match for a GPU that the driver could not initialize, and its PCI address.
 
-    The kernel log reports the failed initialization; the program's log may also report that there
-    is no GPU.
+    The kernel log reports that the initialization failed. The program's log may also report that
+    there is no GPU.
     """
     lines = case.evidence.kernel_lines
     if not any(map(_PROBE_FAILED, lines)) or any(map(_UNSUPPORTED, lines)):
@@ -185,8 +181,7 @@ def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
 def detect_gpu_ecc(case: Case) -> Finding | None:
     """Detect uncorrectable GPU memory errors.
 
-    The evidence of such an error is Xid 48, 63, 64, 94, 95, 140, 156, 171 or 172, or CUDA's error
-    message.
+    The evidence is Xid 48, 63, 64, 94, 95, 140, 156, 171 or 172, or an error message of CUDA.
     """
     xids = list_xids(case, _XID_ECC)
     match = find_match(case, _ECC)
@@ -244,7 +239,7 @@ def conclude_hardware(
 def _conclude_xids(case: Case, finding: Finding, xids: tuple[XidError, ...]) -> Finding:
     """Return the finding with the confidence for Xid errors that no log line confirms.
 
-    The GPU may have been used by another container instead of the container that is diagnosed.
+    The confidence is limited because another container may have used the GPU.
     """
     before = case.seconds_before_end(xids[-1].time)
     is_near = before is None or before <= _XID_NEAR_SECONDS
@@ -267,7 +262,7 @@ def detect_cuda_assert(case: Case) -> Finding | None:
     asserted = [line.strip() for line in case.lines if "Assertion `" in line]
     error = find_match(case, ANY_GPU_ERROR)
     if asserted and error is not None and error.confidence == "high":
-        match = error  # every later CUDA call fails
+        match = error  # because every later CUDA call fails
     return match.conclude(
         "cuda-assert",
         "An assertion failed on the GPU: an index or a label was out of range.",

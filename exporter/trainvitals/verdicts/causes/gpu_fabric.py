@@ -87,7 +87,7 @@ def _detect_reset(case: Case) -> Finding | None:
 
 
 def _find_beside(case: Case) -> LogMatch | None:
-    """Return the match of a GPU error in the log if the kernel logged a GPU reset; else None."""
+    """Return the match of a GPU error in the log; None unless the kernel logged a GPU reset."""
     line = next((line for line in reversed(case.evidence.kernel_lines) if _RESET(line)), None)
     match = find_match(case, ANY_GPU_ERROR) if line is not None else None
     if line is None or match is None:
@@ -133,7 +133,7 @@ _RESTART_FABRIC = (
 
 
 def _advise_fabric(case: Case) -> tuple[str, ...]:
-    """Return the recommended steps, with the NCCL step only if NCCL rather than CUDA failed."""
+    """Return the advice for the fabric; it contains a setting of NCCL only if NCCL failed."""
     return _RESTART_FABRIC if case.search(_NVLS) is not None else _RESTART_FABRIC[:-1]
 
 

@@ -34,7 +34,7 @@ _OUT = re.compile(
     r"|Not enough memory\. Please try .{0,40}mem.fraction|BFCArena.{0,200}Failed to allocate memory"
     r"|smaller than requested bytes of [0-9]"
 )
-# Words for exhausted memory; a word for a device must be near these words.
+# Words for exhausted memory, near which a word for a device must be found.
 _EXHAUSTED = re.compile(
     r"out[ _]of[ _](?:(?:gpu|video|device)[ _])?(?:memory|resources)(?! (?:problem|issue))|outofmemory"
     r"|failed to (?:\w{1,8} )?[mc]?alloc|alloc\w{0,8}(?: (?:retry|has))? failed"
@@ -46,7 +46,7 @@ _DEVICE = re.compile(
     r"|\bdevice (?:ordinal|memory|[0-9])|from device|resource_?[ ]?exhausted|pooled_storage_manager",
     re.IGNORECASE,
 )
-# XLA and TensorFlow warn about a failed allocation that they then attempt in another way.
+# XLA and TensorFlow warn about a failed allocation and then try another way to allocate.
 _NOT_A_DEVICE = (
     "The caller indicates that this is not a failure",
     "memory space hbm",
@@ -63,7 +63,7 @@ _NOT_A_DEVICE = (
     "static TLS",
     "shared memory",
     "dev/shm",
-    "JobState=",  # a record of a Slurm job, which names a partition
+    "JobState=",  # a Slurm job's record, which names a partition
 )
 # Messages about memory that may run out but has not run out.
 _NOT_YET = (
@@ -79,10 +79,10 @@ _CUDA_OOM = Sign(_OUT, without=_NOT_A_DEVICE[:5])
 _NEAR_A_DEVICE = Sign(_EXHAUSTED, without=(*_NOT_A_DEVICE, *_NOT_YET), near=_DEVICE)
 _OF_LIBRARY = contains("_STATUS_ALLOC_FAILED")
 _OF_MEMORY = contains("out of memory", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "free,")
-# Reserved memory that PyTorch does not use is reported as fragmented if it reaches both limits.
+# Memory that PyTorch reserved but does not use is called fragmented if it reaches both limits.
 _LARGE_BYTES = 512 << 20
 _LARGE_RATIO = 0.05
-# PyTorch does not count the CUDA context and the memory of CUDA's libraries.
+# PyTorch counts neither the CUDA context nor the memory of CUDA's libraries.
 _CONTEXT_BYTES = 1 << 30
 
 
@@ -93,13 +93,13 @@ class MemoryReport:
     Sizes are in bytes; a value that is absent from the message is None.
 
     Attributes:
-        gpu: The number of the GPU as the program counts its GPUs.
+        gpu: The number of the GPU in the program's own numbering.
         tried: The size of the allocation that failed.
         total: The total memory of the GPU.
         free: The free memory of the GPU.
         allocated: The memory allocated for the program's tensors.
         unallocated: The memory that PyTorch reserved but that no tensor uses.
-        others: The process ID on the host and the memory of each other process on this GPU.
+        others: The process ID on the host and the memory of every other process on this GPU.
     """
 
     gpu: int | None = None
@@ -155,7 +155,7 @@ def _read_others(
 
 
 def detect_cuda_oom(case: Case) -> Finding | None:
-    """Detect a GPU that ran out of memory, and describe the processes that used the memory."""
+    """Detect a GPU that ran out of memory, and describe which processes used the memory."""
     match = find_surest(case, _CUDA_OOM, _NEAR_A_DEVICE)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Terminations by the host, caused by a low-memory service such as earlyoom or by a shutdown."""
+"""Deaths caused by a low-memory service of the host, such as earlyoom, or by a shutdown."""
 
 from __future__ import annotations
 

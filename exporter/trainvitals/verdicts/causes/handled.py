@@ -1,4 +1,4 @@
-"""Errors in a log that the program survived by a retry, by a skip or by continued training."""
+"""Errors in a log that the program survived: it retried, skipped or continued to train."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOW = re.compile(
     r"\W{0,3}(?:skipping|ignoring|continuing|retrying|falling|recovering|resuming|proceeding|reducing|restarting)\b",
     re.IGNORECASE,
 )
-# Actions that are not possible, and a gradient scaler's search, which may never end.
+# Reports of an action that failed, or of a gradient scaler's search, which may never end.
 _NOT_HANDLED = re.compile(
     r"(?:can(?:not|'t)|could not|unable to|not able to|refus\w{1,5} to|never|to)"
     r" (?:be )?(?:skip|retry|ignore|continue|recover|resume|reconnect)\b"
@@ -51,7 +51,7 @@ _NOT_HANDLED = re.compile(
     r"|(?:\bnot|n't) (?:\w{1,20} ){0,3}as expected|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
     re.IGNORECASE,
 )
-# A test's report of the observed end of a program together with the expected end.
+# A test's report that a program ended as expected.
 _EXPECTED = re.compile(
     r"\b(?:code|status|signal) (-?[0-9]{1,5})\b.{0,100}\bexpected:? (?:exit )?(?:code |status |signal )?\1\b"
     r"|\bobserved: .{0,200}\(expected \S"
@@ -59,18 +59,18 @@ _EXPECTED = re.compile(
 _ERROR_NAME = re.compile(
     r"\s*(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt)\b"
 )
-# A launcher's report about a failed rank, which shows that an earlier traceback was not handled.
+# A launcher's report that a rank failed, so that an earlier traceback was not handled.
 _FAILED = re.compile(
     r"exitcode {0,8}:? {0,8}-?[1-9]|ChildFailedError|returned non-zero exit status|return code =? ?-?[1-9]"
     r"|srun: error: |(?:exited|crashed) with (?:exit )?(?:code|status) -?[1-9]|Container failed !!!"
 )
-# Reports about single attempts and remarks about earlier lines do not concern the next traceback.
+# Reports about a single attempt or about earlier lines do not concern the next traceback.
 _NOT_OF_NEXT = re.compile(r"Retrying \(Retry\(|\babove this line\b", re.IGNORECASE)
-# Connections that parts of a program lose while it shuts down, and what is logged before and then.
+# Connections that a program loses while it shuts down, and the log lines around such an error.
 _LOST_CONNECTIONS = ("StreamClosedError", "CommClosedError", "ConnectionResetError", "EOFError")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN)\b")
 _CLOSING = re.compile(r"\b(?:closed|closing|shut(?:ting)? ?down|stopp(?:ed|ing))\b", re.IGNORECASE)
-# A data loader's line about one item, with the item's number or file.
+# A data loader's line about a single item, with the number or file of the item.
 _ITEM = re.compile(
     r"^(?:\W{0,2}[\w./:, -]{0,60}\W{1,3})?(?:[Ss]ample|[Ii]tem|[Rr]ecord|[Ii]mage|[Vv]ideo|[Rr]ow|[Ee]xample|[Ii]ndex|[Ii]dx|[Dd]ocument|[Uu]tterance)\b[ #:='\"]{1,3}(?:[0-9]{1,12}|\S{1,300}\.\w{2,5})[\"']? ?:"
 )
@@ -81,8 +81,8 @@ _NEXT_LINES = 3
 def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines, with the lines about handled errors replaced by empty strings.
 
-    A traceback is handled if the line before it or one of the three lines after it reports this,
-    for example as a retry or a skip. Empty lines are ignored.
+    A traceback is handled if the line before it or one of the three lines after it reports, for
+    example, a retry or a skip. Empty lines are ignored.
     """
     simple = read_log(lines).simple
     marked = {
@@ -128,7 +128,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_items(lines: Sequence[str]) -> set[int]:
-    """Return the indices of lines about a single data item that are followed by progress."""
+    """Return the indices of lines about a single data item that precede a progress line."""
     last = max((at for at, line in enumerate(lines) if is_progress(line)), default=0)
     return {
         at
@@ -138,10 +138,10 @@ def _find_items(lines: Sequence[str]) -> set[int]:
 
 
 def _is_of_shutdown(lines: Sequence[str], traceback: Traceback) -> bool:
-    """Return whether a connection was lost while the program shut down after it saved its outcome.
+    """Return whether a connection was lost during a shutdown after the results were saved.
 
-    The exception is logged after the outcome without progress in between, and is followed only by
-    similar exceptions and messages about the shutdown.
+    No progress is logged between the saving and the exception. The exception is followed only by
+    other tracebacks and by messages about the shutdown.
     """
     if not traceback.errors[-1].name.endswith(_LOST_CONNECTIONS):
         return False
@@ -162,9 +162,9 @@ def _is_of_shutdown(lines: Sequence[str], traceback: Traceback) -> bool:
 
 
 def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:
-    """Return whether output directly after an exception reports that the exception was handled.
+    """Return whether the output directly after an exception reports that it was handled.
 
-    Such output looks like a part of the exception's message.
+    Such output appears to be a part of the exception's message.
     """
     is_behind = traceback.end > traceback.errors[-1].line
     return is_behind and _NOW.match(split_rank(lines[traceback.end])[1]) is not None
@@ -187,5 +187,5 @@ def find_failed(lines: Sequence[str]) -> int:
 
 
 def _is_one_of_many(lines: Sequence[str], index: int) -> bool:
-    """Return whether a line and the line before it report the same about different items."""
+    """Return whether a line begins with the same words as the previous line, about another item."""
     return index > 0 and find_skeleton(lines[index]) == find_skeleton(lines[index - 1])

@@ -23,10 +23,9 @@ _MOST_QUOTED = 3
 
 
 def list_memory_errors(case: Case) -> tuple[str, ...]:
-    """Return the kernel log's lines about memory errors that may concern the subject.
+    """Return the lines of the kernel log about memory errors that may concern the subject.
 
-    The result is empty if the kernel log contains no such lines, or if the lines name only other
-    processes.
+    The result is empty if there are no such lines, or if the lines name only other processes.
     """
     lines = tuple(line for line in case.evidence.kernel_lines if _FAULT(line))
     sent = [found for line in lines if (found := _SENT.search(line))]

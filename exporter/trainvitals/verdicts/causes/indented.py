@@ -11,7 +11,7 @@ from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
 _INDENT = ("  ", "\t")
 _FEW_STEPS = 2
-# Words in a line that announces the output of a model or the content of a data set.
+# Words in a line before the output of a model or the content of a data set.
 _SPEECH = re.compile(
     r"\b(?:generat(?:ed|ion|ions)|samples?|completions?|answers?|examples?|prompts?|respon(?:se|ses|ds)"
     r"|repl(?:y|ies)|dialogs?|dialogues?|conversations?|transcripts?|predictions?|hypothes[ie]s|decoded)\b"
@@ -29,10 +29,11 @@ _OF_FAILURE = re.compile(r"err|exception|fail|crash|abort|kill|while", re.IGNORE
 def find_indented(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indices of indented lines that do not report an error in the program.
 
-    These lines are numbered from 0 or 1, or each line ends with a count; or they follow a line that
-    announces generated text; or they precede unindented lines which show that the program
-    continued: more than two progress lines, a result or a success. The frames of a traceback whose
-    first line is not indented are never such lines.
+    A block of indented lines does not report an error in any of these cases: the lines are numbered
+    from 0 or 1, each line ends with a count, or the line before the block announces generated text.
+    The same applies if later unindented lines show that the program continued: more than two
+    progress lines, a result or a success. The frames of a traceback are never part of such a block,
+    unless the first line of the traceback is indented.
     """
     blocks = [
         block for block in _list_blocks(lines) if any(may_be_trouble(lines[at]) for at in block)
@@ -50,12 +51,12 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _is_speech(head: str) -> bool:
-    """Return whether a line announces a model's text and names no failure except in quotes."""
+    """Return whether a line announces a model's text and, outside quotes, names no failure."""
     return _SPEECH.search(head) is not None and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
 
 
 def _is_listing(rows: Sequence[str], head: str) -> bool:
-    """Return whether rows are counts, or are numbered and follow a line that names no failure."""
+    """Return whether rows are counts, or numbered and after a line that names no failure."""
     if len(rows) < _LEAST_ITEMS:
         return False
     if all(row.rpartition(": ")[2].strip().isdecimal() and ": " in row for row in rows):
@@ -67,7 +68,7 @@ def _is_listing(rows: Sequence[str], head: str) -> bool:
 
 
 def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
-    """Yield each block of indented lines below an unindented line, without trailing blank lines."""
+    """Yield every block of indented lines after an unindented line, without final blank lines."""
     if not any(line.startswith(_INDENT) for line in lines):
         return
     own = {
@@ -88,7 +89,7 @@ def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
 
 
 def _find_last_work(lines: Sequence[str]) -> int:
-    """Return the index of the last line which shows that the program continued; otherwise -1."""
+    """Return the index of the last line that shows that the program continued; -1 if none does."""
     steps = 0
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at]

@@ -1,4 +1,4 @@
-"""The table of causes: each cause examines the evidence, and the order decides the verdict."""
+"""The table of causes, whose order decides which of the detected causes is the verdict."""
 
 from __future__ import annotations
 
@@ -101,31 +101,32 @@ CAUSES: tuple[Cause, ...] = (
 
 REASONS: tuple[str, ...] = tuple(cause.reason for cause in CAUSES)
 
-# Crashes whose origin the log may name; NCCL's watchdog, for example, logs the timed-out collective
-# and then throws, so that the process ends with SIGABRT. A log line that indicates a cause with
-# high confidence takes precedence.
+# Crashes whose origin the log may name. For example, NCCL's watchdog logs the collective operation
+# that timed out and then throws, so that the process ends with SIGABRT. A cause that a log line
+# indicates with high confidence takes precedence over the crash.
 _ABORT = "abort"
 _CRASHES = frozenset({_ABORT, "segfault", "fpe"})
 _SIGNALS = frozenset(cause.reason for cause in signals.CAUSES)
-# Causes that are reported in addition to others, but never as the verdict.
+# Causes that are reported in addition to the verdict, but are never the verdict.
 _NOTES = frozenset({"log-lost"})
 # Outcomes that are used only if no other cause matches.
 _OUTCOMES = frozenset({"finished", "running", "unknown"})
 _FROM_THE_LOG = frozenset(cause.reason for cause in BY_LOG)
-# Without an exit code, all of these causes explain the same OOM kill; the first cause is the best
-# explanation.
+# If no exit code is known, all of these causes explain the same OOM kill. The first of them is the
+# best explanation.
 _OOM_KILLS = frozenset(cause.reason for cause in (*memory.CAUSES, *workers.CAUSES))
-# Causes that report a consequence, or only the last line of the log.
+# Causes that report only a consequence or only the last line of the log.
 _VAGUE = frozenset({"exception", "torchrun-child", "ray-worker-died"})
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Return the verdict on a death, or on a fault of a subject that still runs.
+    """Return the verdict on a death, or on a fault of a subject that is still running.
 
     The first matching cause of the table is the verdict, with two exceptions. An uncertain cause,
     or a cause that names only the signal, yields to a certain cause from the log. A cause with low
-    confidence yields to the next cause with a higher confidence. While the subject runs, neither
-    the log alone nor an error from which the subject recovered is sufficient for a verdict.
+    confidence yields to the next cause with a higher confidence. While the subject is running, the
+    log alone is not sufficient for a verdict. An error from which the subject recovered is not
+    sufficient either.
 
     Args:
         evidence: All evidence that was collected about the subject.
@@ -151,13 +152,16 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _examine(case: Case) -> list[Finding]:
-    """Return the findings of all matching causes in the order of the table of causes."""
+    """Return the findings of all matching causes, in the order of the table."""
     findings = (cause.detect(case) for cause in CAUSES)
     return [_limit(case, finding) for finding in findings if finding is not None]
 
 
 def _examine_survived(whole: Case, findings: list[Finding]) -> list[Finding]:
-    """Return the findings about errors that the subject survived, as contributing causes only."""
+    """Return the findings about errors that the subject survived.
+
+    These findings have low confidence, because they can only be contributing causes.
+    """
     known = {finding.reason for finding in findings}
     return [
         replace(finding, confidence="low")
@@ -203,7 +207,7 @@ def _is_running(case: Case) -> bool:
 
 
 def _choose(findings: list[Finding]) -> Finding:
-    """Return the finding that is the verdict; at least the last row of the cause table matches."""
+    """Return the finding that is the verdict; at least the last cause of the table matches."""
     named = [each for each in findings if each.reason not in _OUTCOMES | _VAGUE]
     first = findings[0]
     if first.confidence == "low" and first.reason not in _OUTCOMES:
@@ -213,13 +217,13 @@ def _choose(findings: list[Finding]) -> Finding:
         return first
     logged = [each for each in named if each.reason in _FROM_THE_LOG]
     certain = (finding for finding in logged if finding.confidence == "high")
-    # An abort always follows another failure, such as a C++ exception.
+    # An abort is always the consequence of another failure, such as a C++ exception.
     likely = (finding for finding in logged if first.reason == _ABORT)
     return next(certain, next(likely, first))
 
 
 def _describe_contradiction(first: Finding, others: tuple[Finding, ...]) -> Finding:
-    """Return the verdict's finding; failures in the log become evidence against a success."""
+    """Return the finding; if it is a success, failures in the log become evidence against it."""
     if first.reason != "finished":
         return first
     failures = [

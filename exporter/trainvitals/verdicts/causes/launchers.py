@@ -1,4 +1,4 @@
-"""Signals that torchrun, DeepSpeed, Accelerate, mpirun or a shell received or reported."""
+"""Signals that a launcher or a shell received or reported, such as torchrun or mpirun."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _KILLED = re.compile(
     r"|JobState=FAILED Reason=RaisedSignal:9\b|\bExitCode=0:9\b"
 )
 _LAST_LINES = 6
-# After one rank has failed, Lightning's launcher and `srun` kill the other ranks and the process
-# that started the ranks.
+# After a rank has failed, Lightning's launcher and `srun` kill the other ranks and the process that
+# started the ranks.
 _ENDS_OTHERS = re.compile(
     r"terminated with code (?!-9\b|137\b)-?[0-9]{1,3}\. Forcefully terminating all other processes"
     r"|srun: error: \S{1,200}: tasks? \S{1,200}: Exited with exit code (?!137\b)[1-9]"
@@ -59,7 +59,8 @@ _ENDS_OTHERS = re.compile(
 def find_reported_kill(case: Case) -> str | None:
     """Return the line at the end of a log in which a shell or Slurm reports SIGKILL.
 
-    The result is None if no line contains such a report.
+    The result is None if no line contains such a report, or if a launcher reports that it killed
+    the other ranks because a rank had failed.
     """
     last = [line for line in case.lines if line.strip()][-_LAST_LINES:]
     if any(map(_ENDS_OTHERS.search, last)):

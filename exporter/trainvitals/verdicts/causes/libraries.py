@@ -1,4 +1,4 @@
-"""Modules and libraries that are missing, do not compile, or were built for other versions."""
+"""Modules and libraries that are missing, do not compile or were built for other versions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _OF_NVIDIA = re.compile(
 
 
 def detect_library_mismatch(case: Case) -> Finding | None:
-    """Detect a binary that was built against versions other than those installed."""
+    """Detect a binary that was built for other versions of libraries than the installed ones."""
     match = find_match(case, _MISMATCH)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Removal of colours, progress bars and prefixes from log lines before causes are matched."""
+"""Removal of colours, redrawn progress bars and prefixes from log lines."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ _SIMPLER = bytes.maketrans(
 
 
 def clean(log: Iterable[str]) -> tuple[str, ...]:
-    """Return a log's lines as a terminal shows the lines after all output.
+    """Return the lines of a log as a terminal shows them after all output.
 
     Colours, other control sequences, and prefixes that nearly all lines share are removed. Only the
     last state of a progress bar is kept, and text after a progress bar becomes a separate line. A
-    line is truncated to 4,096 characters; if a line was redrawn more than 500 times, only the last
-    500 versions are considered.
+    line is truncated to 4,096 characters. If a line was redrawn more than 500 times, only the last
+    500 versions are considered. In a Compose log, lines of services that do not train become empty.
 
     Args:
         log: The lines of the log as they were written, with or without line endings.
@@ -71,9 +71,10 @@ def clean(log: Iterable[str]) -> tuple[str, ...]:
 
 
 def join_reports(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Join an MPI launcher's wrapped sentence into one line, and append the states of jobs.
+    """Join a sentence that an MPI launcher wrapped, and append job states to `sacct` rows.
 
-    The state of a job in a `sacct` table is appended to the job's row in the format of `scontrol`.
+    The state of a job is appended in the format of `scontrol`. If all jobs are completed, the text
+    `job completed` is appended instead.
     """
     joined = list(_name_states(lines))
     for at, line in enumerate(lines[:-1]):
@@ -93,7 +94,7 @@ def _name_states(lines: tuple[str, ...]) -> tuple[str, ...]:
         is_inside = _JOBS.match(line) is not None or (is_inside and not _is_other(line))
         row = _JOB.match(line) if is_inside else None
         state = _read_state(line) if row is not None else ""
-        # Steps end with their job, so only the state of a step that the kernel killed is used.
+        # A step ends with its job, so its state is used only if the kernel killed the step.
         if row is not None and state and (not row[1] or state == "OUT_OF_MEMORY"):
             states[at] = f"JobState={state}"
             if state == "FAILED" and (signal := _KILLED_BY.search(line)) is not None:
@@ -114,7 +115,7 @@ def _read_state(line: str) -> str:
 
 
 def redraw(log: Iterable[str]) -> tuple[str, ...]:
-    """Return the same lines as `clean`, but without removing the prefixes of a log collector."""
+    """Return the same lines as `clean`, but with the prefixes that a log collector added."""
     return tuple(piece for line in log for piece in _split(line))
 
 
@@ -125,7 +126,7 @@ def simplify(text: str) -> str:
 
 
 def _keep_trainers(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a Compose log in which the lines of services that do not train are empty."""
+    """Return a Compose log with the lines of services that do not train replaced by empty lines."""
     services = [found[1] if (found := _SERVICE.match(line)) else "" for line in lines]
     training = {
         service
@@ -166,7 +167,7 @@ def _split(line: str) -> Iterator[str]:
 
 
 def _split_bar(piece: str) -> Iterator[str]:
-    """Yield a progress bar, and as a second line the rank's text or traceback after the bar."""
+    """Yield a progress bar and, as a second line, any text of a rank or traceback after the bar."""
     found = _BEHIND_BAR.search(piece, 1) if any(sign in piece for sign in _BAR_SIGNS) else None
     at = len(piece) if found is None else found.start()
     yield piece[:at].rstrip()

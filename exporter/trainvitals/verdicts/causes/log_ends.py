@@ -14,7 +14,7 @@ from trainvitals.verdicts.causes.suspicious import REPORT, is_trouble
 from trainvitals.verdicts.causes.tracebacks import read_tracebacks
 from trainvitals.verdicts.causes.words import find_status, is_progress
 
-# A finished download is only part of a run.
+# A finished download is only a part of a run.
 _OF_A_PART = re.compile(
     r"\bdownload(?:ing|ed|s)? (?:is |was )?(?:completed?|finished|done)", re.IGNORECASE
 )
@@ -37,7 +37,7 @@ _ENDS_JOB, _MOST_STEPS_BEFORE_KILL = "CANCELLED AT", 500
 # The prefixes of Slurm's lines, which count job steps instead of training steps.
 OF_SLURM = ("srun:", "slurmstepd", "salloc:", "sbatch:")
 _SKELETON_LENGTH = 24
-# A program that is asked to stop may continue for a grace period.
+# A program that was requested to stop may continue for a grace period.
 _MOST_STEPS_OF_GRACE = 10
 # A server whose engine has failed answers its last requests and then exits.
 _ENGINE_DEAD = re.compile(
@@ -49,9 +49,10 @@ _FEW_STEPS = 2
 def goes_on(lines: tuple[str, ...]) -> bool:
     """Return whether a log ends with training progress, a saved checkpoint or a success.
 
-    An error after the last of these lines may have ended the program. After a traceback, a progress
-    bar may be redrawn and buffered output may follow; after a report that the program
-    ended, its last steps may follow.
+    An error after the last of these lines may have ended the program. Lines after an error do not
+    always show that the program continued: after a traceback, a progress bar may be redrawn or
+    buffered output may be written, and after a report that the program ended, its last steps may be
+    written.
     """
     lines = _drop_dropped(_put_report_last(lines))
     tracebacks = [each for each in read_tracebacks(lines) if not each.is_aside]
@@ -97,9 +98,10 @@ def is_resumed(line: str) -> bool:
 
 
 def is_being_ended(lines: Sequence[str], at: int) -> bool:
-    """Return whether a line is Slurm's notice to a run that continues until it is killed.
+    """Return whether a line is Slurm's notice that ends a run, which continues until it is killed.
 
-    A progress line soon after the notice must have a higher number than the last one before it.
+    The next progress line after the notice must have a higher number than the last progress line
+    before the notice, and at most 500 progress lines may follow.
     """
     if _ENDS_JOB not in lines[at]:
         return False
@@ -115,12 +117,12 @@ def _is_of_run(line: str) -> bool:
 
 
 def precedes_output(line: str) -> bool:
-    """Return whether a scheduler's report ends with this line and the job's output follows."""
+    """Return whether a line ends a scheduler's report that precedes the output of the job."""
     return line.strip() == _OUTPUT_FOLLOWS
 
 
 def _put_report_last(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines with a scheduler's report moved from before the job's output to the end."""
+    """Return the lines, with a scheduler's report before the job's output moved to the end."""
     at = next((index for index, line in enumerate(lines) if precedes_output(line)), None)
     return lines if at is None else (*lines[at + 1 :], *lines[: at + 1])
 
@@ -128,8 +130,8 @@ def _put_report_last(lines: tuple[str, ...]) -> tuple[str, ...]:
 def find_success(lines: tuple[str, ...]) -> str:
     """Return the line that reports success, or an empty string if there is no such line.
 
-    At most two steps and no crash may follow the line, but libraries may log errors while the
-    program exits.
+    At most two steps and no crash may follow the line. Errors may follow, because libraries may log
+    errors while the program exits.
     """
     lines = _put_report_last(lines)
     at = _find_success_at(lines)
@@ -137,12 +139,12 @@ def find_success(lines: tuple[str, ...]) -> str:
 
 
 def drop_after_success(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those after the report of success replaced by empty strings."""
+    """Return the lines, with all lines after the report of success replaced by empty strings."""
     at = _find_success_at(lines)
     return lines if at is None else (*lines[: at + 1], *[""] * (len(lines) - at - 1))
 
 
-@lru_cache(maxsize=8)  # A case needs its log with and without survived errors.
+@lru_cache(maxsize=8)  # A case reads its log with and without survived errors.
 def _find_success_at(lines: tuple[str, ...]) -> int | None:
     if not FINISHED.may_be_in(lines):
         return None
@@ -167,7 +169,7 @@ def _find_success_at(lines: tuple[str, ...]) -> int | None:
 
 
 def _is_of_wrapper(lines: tuple[str, ...], at: int) -> bool:
-    """Return whether a shell reports a success after the training crashed before its own success."""
+    """Return whether a success is reported only by a shell, after the training crashed."""
     killed = find_killed_training(lines[:at])
     if killed < 0 or sum(read_log(lines).steps[killed + 1 : at]) > _FEW_STEPS:
         return False
@@ -177,9 +179,9 @@ def _is_of_wrapper(lines: tuple[str, ...], at: int) -> bool:
 def _advances(lines: Sequence[str], start: int, end: int) -> bool:
     """Return whether the program continued after a traceback.
 
-    A server that answered requests after the traceback continued, unless the traceback reports that
-    its engine failed. Any other program continued if a counter rose, or if more than two steps or a
-    success followed. The steps of another rank do not show that the rank of the traceback continued.
+    A server continued if it answered requests after the traceback, unless the traceback reports
+    that its engine failed. Any other program continued if a counter rose, or if more than two steps
+    or a success followed. Steps of ranks other than the rank of the traceback do not count.
     """
     steps, rank = read_log(tuple(lines)).steps, split_rank(lines[start])[0]
     rest = zip(lines[end + 1 :], steps[end + 1 :], strict=True)

@@ -1,8 +1,8 @@
 """Log lines that indicate a cause, with the confidence that this cause ended the program.
 
-A line in the traceback that ended the program has the highest confidence. Any other line counts if
-the log ends soon after the line, but not if training continued for many steps. If the exit code is
-0, only a line at the end of the log counts.
+A line in the traceback that ended the program has the highest confidence. Any other line has a high
+confidence if the log ends soon after it, and a low confidence if training continued after it. If
+the exit code is 0, only a line with high confidence counts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback
 from trainvitals.verdicts.causes.verdict import Confidence, Finding
 
-# Messages about a user's request to stop, not about a launcher that stops its other ranks.
+# Messages about a stop that the user requested, not about a launcher that stops its other ranks.
 _INTERRUPT = re.compile(
     r"^\W{0,4}(?:Detected )?KeyboardInterrupt\b|\b[Ii]nterrupted by (?:the )?user\b|\bKeyboardInterrupt (?:detected|caught|received)"
     r"|\b(?:attempting|performing|starting) (?:a )?graceful(?:ly)? (?:shutdown|stop|exit)|\bCtrl[-+]C\b"
 )
 _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
-# If standard output is a pipe, Python buffers this much output and flushes it at exit, after the
-# traceback on standard error, which is not block-buffered.
+# If standard output is a pipe, Python buffers up to this amount of output. It flushes the buffer at
+# exit, after it has written the traceback to standard error, which is not block-buffered.
 _STDOUT_BUFFER_BYTES = 8192
 _BESIDE_LINES = 6
 _LONGEST_QUOTE = 240
@@ -56,8 +56,8 @@ class LogMatch:
 
     Attributes:
         line: The index of the line in the log, from 0.
-        text: The text of the line; in a traceback, the line that names the exception, with the
-            exception's message.
+        text: The text of the line. In a traceback, this is the line that names the exception, with
+            the message of the exception.
         confidence: How certain it is that the line shows why the program ended.
         rank: The rank that wrote the line; None if the rank is unknown.
         speaks_for: The evidence for the cause, as sentences.
@@ -72,7 +72,7 @@ class LogMatch:
     speaks_against: tuple[str, ...] = ()
 
     def cap(self, most: Confidence, *why: str) -> LogMatch:
-        """Return the match with at most the confidence `most` and evidence against the cause."""
+        """Return the match with at most the confidence `most` and with more evidence against it."""
         return replace(
             self,
             confidence=least(self.confidence, most),
@@ -82,7 +82,7 @@ class LogMatch:
     def conclude(
         self, reason: str, summary: str, steps: Sequence[str], *, speaks_for: Sequence[str] = ()
     ) -> Finding:
-        """Return a finding about the cause that the log line indicates."""
+        """Return the finding about the cause that the log line indicates."""
         return Finding(
             reason=reason,
             summary=summary,
@@ -105,14 +105,18 @@ def quote(text: str) -> str:
 
 
 def find_match(case: Case, sign: Sign) -> LogMatch | None:
-    """Return the log line that indicates a cause with the highest confidence.
+    """Return the log line that indicates a cause, with its confidence.
+
+    The traceback that ended the program takes precedence over lines outside of tracebacks, and
+    these lines take precedence over other tracebacks.
 
     Args:
         case: The case to examine.
         sign: The sign of a line that indicates the cause.
 
     Returns:
-        The match; None if no line indicates the cause.
+        The match; None if no line indicates the cause, or if the exit code is 0 and the confidence
+        is not high.
     """
     if not sign.may_be_in(case.lines):
         return None
@@ -124,7 +128,7 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
 
 
 def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
-    """Return the match with the highest confidence among several signs; None if no sign matches."""
+    """Return the match with the highest confidence of several signs; None if no sign matches."""
     found = [match for sign in signs if (match := find_match(case, sign)) is not None]
     return max(found, key=lambda match: _ORDER.index(match.confidence), default=None)
 
@@ -143,12 +147,12 @@ def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
 
 
 def _find_line(error: Error, sign: Sign) -> str:
-    """Return the line of an error message that matches a sign; an empty string if no line does."""
+    """Return the line of an error message that matches a sign, or else an empty string."""
     return next(filter(sign, (*error.text.split("\n"), error.headline)), "")
 
 
 def _add_decisive(match: LogMatch, error: Error, sign: Sign) -> LogMatch:
-    """Add the matching part of an error message, if the quoted start does not contain that part."""
+    """Add the matching part of an error message, unless the quoted start contains this part."""
     if sign(quote(error.headline)):
         return match
     line = _find_line(error, sign)
@@ -240,7 +244,7 @@ def _describe_rest(rest: int) -> str:
 
 
 def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
-    """Return the match of a sign in a traceback that may not have ended the program, or None."""
+    """Return the match of a sign in the last traceback that contains it; None if none does."""
     for traceback in reversed(log.tracebacks):
         error = _find_error(traceback, sign)
         if error is None:
@@ -271,8 +275,8 @@ def _describe_end(log: ParsedLog) -> str:
 def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMatch:
     """Return a match with a confidence based on the lines after a traceback.
 
-    The lines may show that training continued, or may be buffered output that Python flushed at
-    exit.
+    The lines may show that training continued, or they may be buffered output that Python flushed
+    at exit.
     """
     steps, rest = _count_rest(log, end)
     if steps <= FEW_STEPS and rest <= SOON_LINES:
@@ -288,8 +292,8 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
 def _may_be_buffer(case: Case, log: ParsedLog, end: int) -> bool:
     """Return whether the lines after an error may be buffered output that Python wrote at exit.
 
-    This is possible if the program exited with code 1, or if a launcher reports at the end of the
-    log that a rank failed.
+    The program must have exited with code 1, or a launcher must report at the end of the log that a
+    rank failed. In addition, the lines must fit into the buffer, and output must not be unbuffered.
     """
     settings = case.evidence.settings
     if settings is not None and (settings.is_unbuffered or settings.has_tty):
@@ -308,15 +312,15 @@ def _describe_buffer(rest: int) -> str:
 
 
 def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:
-    """Count progress lines and all lines from a line to the end, except tracebacks and reports."""
+    """Count the progress lines and all lines after a line, except tracebacks and reports."""
     return count_between(log, end, len(log.lines))
 
 
 def weigh_report(case: Case, match: LogMatch) -> LogMatch | None:
     """Return the match of a launcher's failure report.
 
-    The confidence is limited if other lines follow the report, which is expected at the end of the
-    log.
+    The confidence is limited if other lines follow the report, because it is expected at the end of
+    the log.
     """
     _, rest = _count_rest(parse_log(case), match.line)
     return weigh_end(case, match if rest == 0 else match.cap("medium", _describe_rest(rest)))
@@ -340,7 +344,7 @@ def weigh_end(case: Case, match: LogMatch) -> LogMatch | None:
 def _weigh_root(root: RootCause | None, match: LogMatch) -> LogMatch:
     """Return a match, with low confidence if a signal ended another rank first.
 
-    The rank that failed first is read from torchrun's report.
+    torchrun's report names the rank that failed first. SIGABRT does not count as such a signal.
     """
     if root is None or root.exit_code is None or match.line >= root.line:
         return match

@@ -1,7 +1,7 @@
-"""A quick scan of a log, whose result all signs and causes share.
+"""A quick scan of a log; all signs and causes share its results.
 
-A line is progress if it has the words of progress, or if it counts up to a total, such as
-`300/6000`, in any language.
+A line is progress if it contains words that indicate progress. In any language, a line is also
+progress if it counts up to a total, such as `300/6000`, or belongs to a table of numbers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Reading:
 
     Attributes:
         steps: Whether each line of the log is training progress.
-        quiet: Whether each line of the log is progress without a word of trouble; no sign matches
-            such a line.
+        quiet: Whether each line of the log has words of progress and no word of trouble; no sign
+            matches such a line.
         simple: The lines of the log in lower case, with 1 for each digit except a single 0.
         digest: The distinct lines of `simple`, joined by newlines.
     """
@@ -41,7 +41,7 @@ class Reading:
     digest: str
 
 
-@lru_cache(maxsize=8)  # A case needs its log with and without survived errors.
+@lru_cache(maxsize=8)  # A case reads its log with and without survived errors.
 def read_log(lines: tuple[str, ...]) -> Reading:
     """Return the results of a quick scan of the lines of a log."""
     simple = simplify("\n".join(lines)).split("\n")
@@ -59,14 +59,14 @@ def read_log(lines: tuple[str, ...]) -> Reading:
 def _find_counted(lines: Sequence[str], simple: Sequence[str], rest: Iterable[str]) -> set[int]:
     """Return the indices of lines that count up to a total, and of lines that are rows of numbers.
 
-    Counts must have at least three distinct values, the same preceding words, and the same total,
-    which must be at least 10; rows must have at least ten distinct first numbers. Counts of
-    attempts and of waits are ignored.
+    Counts must have at least three distinct values, the same preceding words and the same total of
+    at least 10. Rows must have at least ten distinct first numbers. Most values must rise. Counts
+    of attempts and of waits are ignored.
 
     Args:
         lines: The lines of a log.
         simple: The lines of the log in lower case, with each digit except a single 0 replaced by 1.
-        rest: The distinct simplified lines that are neither other progress nor an error.
+        rest: The distinct simplified lines without words of progress or trouble.
     """
     texts = {text for text in rest if _may_count(text)}
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -88,7 +88,7 @@ def _may_count(text: str) -> bool:
 
 
 def _rises(total: str, group: Sequence[tuple[int, int]]) -> bool:
-    """Return whether enough counts rise, apart from resets such as at the start of each epoch."""
+    """Return whether enough counts rise, apart from resets, such as at the start of an epoch."""
     counts = [count for count, _ in group]
     pairs = list(pairwise(counts))
     if sum(one < other for one, other in pairs) < 2 * sum(one > other for one, other in pairs):

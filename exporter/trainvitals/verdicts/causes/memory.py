@@ -1,4 +1,4 @@
-"""OOM kills of the main process, with the limit that was reached and the engine's report."""
+"""OOM kills of the main process, by the limit that was reached and the engine's report."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def was_oom_killed(case: Case) -> bool:
 
 
 def _was_killed(case: Case) -> bool:
-    # Exit code 137 means SIGKILL from any sender; `docker kill` and a stop that reached its timeout
-    # send SIGKILL too.
+    # Exit code 137 means SIGKILL from any sender. `docker kill` sends SIGKILL too, as does a stop
+    # that reached its timeout.
     if not case.has_ended or read_request(case) is not None:
         return False
     return case.signal == _SIGKILL or _is_seen_by_kernel_alone(case)
@@ -52,7 +52,7 @@ def _was_killed(case: Case) -> bool:
 def _is_seen_by_kernel_alone(case: Case) -> bool:
     """Return whether an OOM kill in the kernel log is the only evidence of the subject's end."""
     is_open = case.exit_code is None and case.signal is None and not case.evidence.exception
-    if case.success:  # the kill may be that of another program on the host
+    if case.success:  # the kernel may have killed another program on the host
         return False
     return is_open and bool(case.list_own_kills()) and find_killed_worker(case) is None
 
@@ -85,7 +85,7 @@ def _detect_cgroup(case: Case) -> Finding | None:
 
 
 def _find_report(case: Case) -> Finding | None:
-    """Return the finding if a scheduler reports a kill at the memory limit; otherwise None."""
+    """Return the finding if a scheduler reports that the memory limit was reached; else None."""
     return slurm.detect_oom(case) or pods.detect_oom(case) or schedulers.detect_oom(case)
 
 
@@ -102,7 +102,7 @@ def _grade(case: Case, oom: OomEvidence) -> Confidence:
 
 
 def _describe_unknown_process(case: Case) -> tuple[str, ...]:
-    """Return a sentence if the OOM killer may have killed a process other than the main process."""
+    """Return a sentence if the kernel may have killed a process other than the main process."""
     if not _is_seen_by_kernel_alone(case) or not (case.is_container or case.evidence.log):
         return ()
     return (f"The exit code is unknown; another process of {case.subject} may have been killed.",)
@@ -121,7 +121,7 @@ def _describe_unwatched(case: Case, oom: OomEvidence) -> tuple[str, ...]:
 
 
 def _is_missed(case: Case, oom: OomEvidence) -> bool:
-    """Return whether the container's engine was queried and has no record of an OOM kill."""
+    """Return whether the container's engine was queried but has no record of an OOM kill."""
     was_asked = case.evidence.state is not None or case.has_die_event
     return case.is_container and was_asked and not oom.events and not oom.is_flagged
 
@@ -138,7 +138,7 @@ def _detect_missed(case: Case) -> Finding | None:
 
 
 def _grade_by_unnamed_kills(case: Case) -> Confidence | None:
-    """Return the confidence based on kernel lines that name no control group.
+    """Return the confidence based on lines of the kernel log that name no control group.
 
     The result is None if the lines do not indicate a kill at the subject's memory limit.
     """

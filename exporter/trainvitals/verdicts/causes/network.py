@@ -94,7 +94,7 @@ _NET_DNS = contains(
 
 
 def detect_hf_gated(case: Case) -> Finding | None:
-    """Detect a gated repository to which the Hugging Face Hub denied access."""
+    """Detect a gated repository to which the Hub denied access, or a token that it rejected."""
     match = find_match(case, _GATED)
     if match is None:
         return _detect_bad_token(case)
@@ -145,9 +145,9 @@ def _detect_bad_token(case: Case) -> Finding | None:
 
 
 def detect_hf_notfound(case: Case) -> Finding | None:
-    """Detect a Hub repository that does not exist or that is private and not readable.
+    """Detect a Hub repository that does not exist, or that is private and cannot be read.
 
-    A private repository is readable only with a token that has access to the repository.
+    A private repository can be read only with a token that has access to it.
     """
     match = find_match(case, _NOT_FOUND)
     if match is None or any(map(LOCAL_MODEL, match.text.split("\n"))):
@@ -225,7 +225,7 @@ def _find_repository(text: str) -> str:
 
 
 def _read_context(case: Case, match: LogMatch) -> str:
-    """Return the text of the traceback that contains a match, or else the lines near the match."""
+    """Return the errors of the fatal traceback that contains a match, or else the lines near it."""
     fatal = parse_log(case).fatal
     if fatal is not None and fatal.start <= match.line <= fatal.end:
         return "\n".join(error.text for error in fatal.errors)
@@ -233,7 +233,7 @@ def _read_context(case: Case, match: LogMatch) -> str:
 
 
 def find_host(text: str) -> str:
-    """Return the host that an error message names; an empty string if the message names no host."""
+    """Return the host that an error message names, or an empty string if it names none."""
     found = _HOST.search(text)
     return next((group for group in found.groups() if group), "") if found else ""
 

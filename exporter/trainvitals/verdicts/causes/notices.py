@@ -1,4 +1,4 @@
-"""Lines of schedulers, services and the kernel about a program, apart from its own messages."""
+"""Log lines that a scheduler, a service or the kernel wrote about the end of a program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
     """Return the last line in which a scheduler or a service reports that it ended the program.
 
     Such a report explains a signal, and the errors that follow the report are consequences. The
-    confidence is low if training continued after the report, for example in a log to which several
-    starts append, or if the exit code is 0. The confidence is medium if the subject has not ended.
+    confidence is low if the exit code is 0. The confidence is also low if training continued after
+    the report, for example in a log to which several starts append. The confidence is medium if the
+    subject has not ended.
 
     Args:
         case: The case to examine.
@@ -62,13 +63,15 @@ def describe_kernel(case: Case, sign: Sign) -> tuple[str, ...]:
 
 
 def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> LogMatch | None:
-    """Return the last line of the kernel log that indicates a cause, if there is no other log.
+    """Return the last kernel log line that indicates a cause, if the program's log is missing.
+
+    The result is None without such a line, if the subject has not ended, or if its exit code is 0.
 
     Args:
         case: The case to examine.
         sign: The sign of a line that indicates the cause.
-        named: The sign of a line that names a training program; such a line counts even if there is
-            another log. None if no line counts in that case.
+        named: The sign of a line that names a training program. Such a line counts even if the
+            program's log was read. None if no kernel log line counts in that case.
     """
     if not case.has_ended or case.exit_code == 0:
         return None

@@ -19,14 +19,14 @@ class OomEvidence:
     Attributes:
         kills: The OOM kills in the subject's control group, from the kernel log.
         events: The times at which the engine reported an OOM kill, in Unix seconds.
-        is_flagged: Whether `OOMKilled` is true in the engine's state and was set since the last
+        is_flagged: Whether the engine has set `OOMKilled` in the container's state since the last
             start.
         counted: The number of OOM kills that the control group had counted at the last sample
             before the end.
-        is_counted_at_end: Whether a sample at the end counted OOM kills; only a run has such a
-            sample.
-        is_sibling_killed: Whether the kernel log shows that a process of another control group was
-            killed instead, at the limit of a common parent.
+        is_counted_at_end: Whether the sample at the end of a run counted OOM kills; False for other
+            subjects, which have no such sample.
+        is_sibling_killed: Whether the kernel log shows that the memory limit of a common parent led
+            to the kill of a process in another control group instead.
     """
 
     kills: tuple[OomKill, ...]
@@ -44,7 +44,7 @@ class OomEvidence:
 
     @property
     def may_be_child(self) -> bool:
-        """Whether an OOM kill occurred, possibly of a child process and not of the main process."""
+        """Whether the OOM killer killed the main process or possibly only a child process."""
         return self.is_found or (self.counted > 0 and not self.is_sibling_killed)
 
     @property
@@ -133,7 +133,7 @@ def describe_memory_use(case: Case) -> tuple[str, ...]:
 
 
 def describe_late_kill(case: Case) -> tuple[str, ...]:
-    """Return a sentence if the last OOM kill may have been too early to be the cause of the end."""
+    """Return a sentence if the last OOM kill occurred more than 5 seconds before the end."""
     last = collect_oom_evidence(case).last_kill_time
     before = None if last is None else case.seconds_before_end(last)
     if before is None or before <= _PROMPT_SECONDS:

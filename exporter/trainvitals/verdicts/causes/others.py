@@ -83,9 +83,9 @@ def _find_trial_end(lines: Sequence[str], at: int) -> int:
 
 
 def find_programs(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the indices of other programs' crash report lines near a result or a success.
+    """Yield the indices of lines in which a shell reports that another program crashed.
 
-    Such a report precedes the result or the success, or directly follows it.
+    A line counts only if a result or a success message follows later or directly precedes the line.
     """
     found = {at: each[1] or each[2] for at, line in enumerate(lines) if (each := _JOB.match(line))}
     results = (
@@ -116,7 +116,7 @@ def find_killed_training(lines: Sequence[str]) -> int:
 
 
 def find_items(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the indices of lines about evaluated items and item crashes, if a result follows."""
+    """Yield the indices of lines about evaluated items and their crashes, if a result follows."""
     items = [at for at, line in enumerate(lines) if _ITEM.match(line)]
     result = max((at for at, line in enumerate(lines) if RESULT.search(line)), default=-1)
     if not items or result < items[-1]:
@@ -131,7 +131,7 @@ def find_items(lines: Sequence[str]) -> Iterator[int]:
 def find_foreign_jobs(lines: Sequence[str]) -> Iterator[int]:
     """Yield the line indices of Slurm messages that are quoted, or that are about another job.
 
-    A job with another ID, or on another day, is another job.
+    Another job is recognized by its ID, or by a time that is not near the times in the log.
     """
     said = [at for at, line in enumerate(lines) if "slurmstepd" in line or "CANCELLED AT" in line]
     if not said:
@@ -148,7 +148,7 @@ def find_foreign_jobs(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _is_apart(stamp: str, times: tuple[float, float] | None) -> bool:
-    """Return whether a time is more than a day before a log or more than 30 days after the log."""
+    """Return whether a time is over a day before a log's first time or 30 days after its last."""
     time = read_stamp(stamp)
     if time is None or times is None:
         return False
@@ -156,7 +156,7 @@ def _is_apart(stamp: str, times: tuple[float, float] | None) -> bool:
 
 
 def find_asides(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of messages from trackers and epilogs.
+    """Yield the indices of lines that trackers and epilogs wrote.
 
     Trackers and epilogs run during or after the training.
     """

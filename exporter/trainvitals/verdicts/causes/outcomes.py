@@ -116,7 +116,7 @@ def _detect_unknown(case: Case) -> Finding | None:
 
 
 def _describe_xids(evidence: Evidence) -> tuple[str, ...]:
-    """Return a sentence about each of the last Xid errors: the meaning and the required action."""
+    """Return a sentence with the meaning and required action for each of the last Xid errors."""
     codes = {xid.code: xid for xid in evidence.xids or ()}
     return tuple(
         f"The kernel logged Xid {code} of GPU {xid.bus_id}, {explain_xid(code).meaning}: the GPU needs"
@@ -158,7 +158,7 @@ def _describe_log(case: Case) -> tuple[str, ...]:
 
 
 def _describe_doubt(case: Case, success: str) -> tuple[str, ...]:
-    """Return a sentence that states why the log's success message proves no regular end."""
+    """Return a sentence that states why the log's success message does not prove a success."""
     evidence = case.evidence
     against = [
         f"an OOM kill of `{kill.task}` (PID {kill.pid})" for kill in evidence.oom_kills or ()
@@ -204,7 +204,7 @@ def _advise_unknown(case: Case) -> list[str]:
 
 
 def _advise_more_files(evidence: Evidence) -> str:
-    """Return the step that adds missing evidence: the log, how the run ended, or the kernel log."""
+    """Return the step that adds the missing log or kernel log, or reports how the run ended."""
     if evidence.log is None and evidence.oom_kills is not None:
         return "Add the log of the run: `trainvitals diagnose LOG --kernel-log FILE`."
     step = "Report how it ended, with `--ended` or `--exit-code N`"

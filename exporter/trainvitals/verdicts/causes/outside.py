@@ -1,4 +1,4 @@
-"""Unobserved ends, and ends by a signal that neither the engine nor the OOM killer explains."""
+"""Unobserved ends, and ends by a signal that the engine and the OOM killer do not explain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _detect_outside(case: Case) -> Finding | None:
 
 
 def _detect_killed_worker(case: Case) -> Finding | None:
-    """Detect a worker that SIGKILL ended, without evidence of an OOM kill."""
+    """Detect a worker that SIGKILL ended, if there is no evidence of an OOM kill."""
     log_line = find_killed_worker(case)
     oom = collect_oom_evidence(case)
     evidence = case.evidence
@@ -70,7 +70,7 @@ def _detect_killed_worker(case: Case) -> Finding | None:
 
 
 def _conclude_unseen(case: Case, sentence: str) -> Finding:
-    """Return a finding about a reported SIGKILL whose sender is unknown."""
+    """Return a finding about a reported SIGKILL from an unknown sender."""
     return Finding(
         "kill-outside",
         f"SIGKILL ended {case.subject}; its sender is unknown, most often the OOM killer.",

@@ -165,18 +165,19 @@ _SHARED = frozenset(
     {"google", "google.protobuf", "habana_frameworks", "megatron", "git", "lightning"}
 )
 _WHOLE = "|".join(sorted({*_PACKAGES, *_SAME_NAME} - _SHARED))
-# Only known packages and Python itself are listed: a name that is missing from the user's own
-# module is no mismatch.
+# Only known packages and Python's own modules are listed, because a name that is missing from a
+# module of the user is no mismatch.
 ATTRIBUTE_MISSING = (
     rf"AttributeError: (?:partially initialized )?module '(?P<module>(?:{_WHOLE}|collections|inspect|time|asyncio|ast|math"
     r"|pkgutil|fractions|typing|distutils|ssl|string|importlib)(?:\.[\w.]{1,120})?)' has no attribute '?(?P<attribute>\w{0,120})"
 )
-# A module of the user's project is in none of Python's directories.
+# The modules of the user's project are outside of Python's directories.
 NAME_MISSING = (
     rf"cannot import name '?(?P<name>\w{{1,120}})'? from '?(?!partially)(?P<package>(?:{_WHOLE})(?!\w)[\w.]{{0,120}}"
     r"|[\w.]{1,120}(?![\w.])(?!'? \((?!\S{0,300}(?:-packages|python[0-9.]{0,5}|\.egg)/)/\S{1,400}\)))"
 )
-# Python 3 names the first part that it does not find, so the package itself is installed.
+# Python 3 reports the first part of the dotted name that it cannot find. If that is not the first
+# part of the name, the package itself is installed.
 PART_MISSING = (
     rf"No module named '(?P<part>(?:{_WHOLE})\.[\w.]{{1,120}})(?!.{{0,160}}is not a package)"
 )

@@ -15,7 +15,7 @@ from trainvitals.verdicts.causes.words import is_progress
 _OF_COLLECTIVE = re.compile(
     r"NCCL|RCCL|HCCL|hccl|\bnccl|DistBackendError|DistNetworkError|DistStoreError|ProcessGroup|TCPStore|[Gg]loo\b|\bcollective (?:operation|call|mismatch|timed)|\bbarrier\b|[Tt]imed out|KeyboardInterrupt|SystemExit"
 )
-# The watchdog of a rank that waited for another rank aborts the process of the waiting rank.
+# The watchdog aborts the process of a rank that has waited too long for another rank.
 _WATCHDOG = re.compile(
     r"taking the entire process down|terminated by NCCL watchdog|watchdog thread"
 )
@@ -50,7 +50,7 @@ def parse_log(case: Case) -> ParsedLog:
 
 
 def find_before_fatal(log: ParsedLog) -> Traceback | None:
-    """Return an earlier traceback of the process that may explain the last traceback, or None."""
+    """Return an earlier traceback of the same rank that may explain the fatal one, or None."""
     fatal = log.fatal
     earlier = (
         each
@@ -81,7 +81,7 @@ def find_first_failure(case: Case, at: int) -> Traceback | None:
 
 
 def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
-    """Return whether the last traceback follows a given one soon, without training in between."""
+    """Return whether the fatal traceback soon follows a traceback, without training in between."""
     fatal = log.fatal
     if fatal is None or traceback.is_aside or fatal.start <= traceback.end:
         return False
@@ -90,7 +90,10 @@ def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
 
 
 def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
-    """Count the progress lines and all lines between two lines, except tracebacks and reports."""
+    """Return the number of progress lines, and of all lines, between two lines of a log.
+
+    Empty lines and the lines of tracebacks and launcher reports are not counted.
+    """
     inside = slice(end + 1, start)
     rest = [
         line
@@ -136,11 +139,11 @@ def _is_same(fatal: Traceback, exception: str) -> bool:
 def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Traceback | None:
     """Return the traceback that ended the program.
 
-    For one process, the last traceback is returned. For several ranks, the traceback of the rank
-    that torchrun reports as the first to fail is returned, or else the earliest of the ranks' last
-    tracebacks. A traceback that only reports the loss of another rank is chosen only if the log
-    contains no other traceback. The result is None if no traceback qualifies: a killed rank writes
-    no traceback, and the tracebacks of the other ranks only report the loss of that rank.
+    For one process, the result is the last traceback. For several ranks, the result is the
+    traceback of the rank that failed first according to torchrun, or else the earliest of the
+    ranks' last tracebacks. A traceback that only reports the loss of another rank is chosen only if
+    the log contains no other traceback. The result is None if no traceback qualifies. For example,
+    a killed rank writes no traceback, and the other ranks only report the loss of that rank.
     """
     real = [traceback for traceback in tracebacks if not traceback.is_aside]
     own = [traceback for traceback in real if not traceback.is_launcher]

@@ -30,8 +30,8 @@ class Place:
     Attributes:
         path: The path of the file as the program named it; an empty string if the program named no
             path.
-        host_path: The path of the file on the host; None if no mount contains the file, so that the
-            file is in the container's writable layer.
+        host_path: The path of the file on the host; None if no mount contains the file, in which
+            case the file is in the container's writable layer.
         disk: The state of the file's file system at the end of the program; None if the state is
             unknown.
     """
@@ -42,14 +42,14 @@ class Place:
 
     @property
     def folder(self) -> str:
-        """The host directory to examine, which exists even if the file was never created."""
+        """The host directory to examine, which may exist even if the file was never created."""
         path = self.host_path or _CONTAINERS_OWN
         head, _, name = path.rpartition("/")
         return head if head and "." in name.lstrip(".") else path
 
 
 def find_place(case: Case, text: str, line: int) -> Place:
-    """Return the location of the file that an error, or else a log line before the error, names."""
+    """Return the location of the file that an error message or a preceding log line names."""
     path = _find_path(text) or _search_back(case, _SAVED, line)
     host_path = find_host_path(case, path) if case.is_container else path or "."
     return Place(path, host_path, _find_disk(case, host_path))
@@ -65,7 +65,10 @@ def find_loaded(case: Case, text: str, line: int) -> str:
 
 
 def find_host_path(case: Case, path: str) -> str | None:
-    """Return the host path of a path in the container; None if no mount contains the path."""
+    """Return the host path of a path in the container; None if no mount contains the path.
+
+    If the source of the mount is not an absolute path, the result is the source itself.
+    """
     settings = case.evidence.settings
     mounts = settings.mounts if settings is not None else ()
     holding = [(source, target) for source, target in mounts if _is_in(path, target)]
@@ -87,11 +90,11 @@ def _find_path(text: str) -> str:
 def _search_back(case: Case, pattern: re.Pattern[str], line: int) -> str:
     reported = parse_log(case).reported
     for index in range(line, max(-1, line - _LOOK_BACK_LINES), -1):
-        if reported[index] and index != line:  # source code, in which names are not files
+        if reported[index] and index != line:  # a name in source code is not a file
             continue
         found = pattern.search(case.lines[index])
         if found is not None:
-            return found[1].rstrip(".")  # the full stop of a sentence
+            return found[1].rstrip(".")  # the period at the end of a sentence
     return ""
 
 

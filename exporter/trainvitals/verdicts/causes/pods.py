@@ -1,4 +1,4 @@
-"""Ends of pods, according to `kubectl describe pod` and the kubelet's events in a log."""
+"""Reasons for the end of a pod, from `kubectl describe pod` and the kubelet's events in a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.verdicts.causes.notices import find_notice
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
-# A row in the table that `kubectl get pods` prints, among other log lines.
+# A table row of `kubectl get pods` between other log lines.
 _ROW = r"^[\w.-]{1,253} {1,40}(?:[\w.-]{1,253} {1,40})?[0-9]{1,3}/[0-9]{1,3} {1,40}(?:Init:)?"
 _OOM = matches(
     rf"{_ROW}OOMKilled\b",
@@ -31,7 +31,7 @@ _IMAGE = matches(
 _NODE_FULL = matches(
     r"no space left on device|FreeDiskSpaceFailed|NodeHasDiskPressure", ignore_case=True
 )
-# The line that states the reason, which is preferred to other lines.
+# A line that states why the image was not pulled; such a line is preferred to other lines.
 _WHY_NOT_PULLED = matches(r"Failed to pull image .{1,300}: \S|Error response from daemon: ")
 _CONFIG = matches(
     r"\bCreateContainerConfigError\b|(?:secrets?|configmaps?|serviceaccounts?) \"[^\"]{1,200}\" not found"
@@ -40,7 +40,7 @@ _CONFIG = matches(
 _MOUNT = matches(
     r"\b(?:FailedMount|FailedAttachVolume|FailedMapVolume)\b|Unable to attach or mount volumes"
     r"|MountVolume\.\w{1,30} failed|AttachVolume\.\w{1,30} failed|Multi-Attach error for volume",
-    without=("not registered",),  # the kubelet has already forgotten a pod that failed
+    without=("not registered",),  # the kubelet writes this after the pod has failed
 )
 _EVICTED = matches(
     rf"{_ROW}Evicted\b",
@@ -79,7 +79,7 @@ _DESCRIBE = (
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A line of the pod's description or of the kubelet, its confidence, and a doubt about it."""
+    """A line from the pod's description or the kubelet, its confidence, and a possible doubt."""
 
     line: str
     confidence: Confidence
@@ -92,7 +92,7 @@ class _Report:
 
 
 def _find(case: Case, sign: Sign) -> _Report | None:
-    """Return the line that a sign matches; None if no line matches or the pod finally succeeded."""
+    """Return the last line that matches a sign; None without a match or if the pod succeeded."""
     pod = case.evidence.pod
     if _has(case, _SUCCEEDED):
         return None
@@ -112,7 +112,7 @@ def _ran(case: Case) -> bool:
 
 
 def _runs(case: Case) -> bool:
-    """Return whether the pod's container is running, so that no earlier event has ended it."""
+    """Return whether the pod's container is running, which means that no event has ended it."""
     return case.evidence.pod is not None and not case.has_ended
 
 

@@ -225,7 +225,7 @@ def _advise_arguments(case: Case) -> tuple[str, ...]:
 
 
 def _pick(match: LogMatch, sign: Sign) -> str:
-    """Return the line of a match's text that contains a sign; otherwise the text's first line."""
+    """Return the first line of a match's text that matches a sign, or else its first line."""
     lines = match.text.split("\n")
     return next((line for line in lines if sign(line)), lines[0])
 
@@ -261,11 +261,11 @@ def detect_exception(case: Case) -> Finding | None:
 
 
 def _find_text(texts: Mapping[str, str], error: Error | None) -> tuple[str, ...]:
-    """Return the text about an exception, found by the last part of the exception's name.
+    """Return the text from a table for the last part of an exception's name.
 
-    The result is an empty tuple if there is no text about the exception. For an exception with an
-    error number (`[Errno `), the result is always empty: if no other cause matched the number, the
-    usual explanation of the exception does not apply.
+    The result is an empty tuple if the table has no text for the exception. For an exception with
+    an error number (`[Errno `), the result is always empty, because the usual explanation does not
+    apply if no other cause matched the number.
     """
     name = "" if error is None or "[Errno " in error.text else error.name
     text = texts.get(name.rpartition(".")[2])

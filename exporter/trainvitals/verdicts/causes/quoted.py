@@ -46,8 +46,8 @@ _SAMPLE = re.compile(
 _CITED = re.compile(r"^>{1,3} \S")
 _OPENED = re.compile(r"<\|(?:start_header_id|im_start|begin_of_text)\|>|<start_of_turn>|\[INST\]")
 _CLOSED = re.compile(r"<\|(?:eot_id|im_end|end_of_text)\|>|<end_of_turn>|\[/INST\]")
-# Statements that never occur in a message, and statements that count as source code only within a
-# listing.
+# The first pattern matches statements that never occur in a message. The second pattern matches
+# lines that count as source code only within a listing.
 _STATEMENT = re.compile(
     r"^\s{0,40}(?:raise [A-Z][\w.]{0,80}(?:\(.{0,400})?$|except(?: .{1,200})?:$|assert .{1,200}, f?[\"'].{0,200}[\"']$"
     r"|(?:el)?if .{1,200}:$|(?:print|log(?:ger|ging)?\.\w{1,10})\(.{0,400}\)$|trap [\"'].{1,400}$)"
@@ -70,9 +70,9 @@ _EXPECTED = re.compile(r"XFAIL\b| {0,8}\S{1,200} XFAIL\b")
 
 
 def drop_quoted(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the log lines with each line that only quotes an error replaced by an empty line.
+    """Return the log lines; each line that only quotes an error is replaced by an empty line.
 
-    Lines that report errors of other programs also become empty.
+    Lines that report failures of other programs are also replaced.
     """
     for find in _FINDERS:
         quoted = set(find(lines))
@@ -82,7 +82,7 @@ def drop_quoted(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_diff(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of diffs.
+    """Yield the indices of lines that belong to a diff.
 
     A diff consists of headers and of as many lines in each hunk as the hunk's header states.
     """
@@ -102,7 +102,7 @@ def _find_diff(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of Markdown code blocks, including the fences."""
+    """Yield the indices of lines that belong to a Markdown code block, including the fences."""
     opened, fence = None, ""
     for at, line in enumerate(lines):
         found = _FENCE.match(split_rank(line)[1])
@@ -118,7 +118,10 @@ def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_ended(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the indices of lines before an end-of-sample mark, back to the program's own output."""
+    """Yield the indices of lines that belong to a sample with a mark at its end.
+
+    A sample begins after the last preceding line that the program or its launcher wrote.
+    """
     for end, line in enumerate(lines):
         if not _ENDED.match(split_rank(line)[1]):
             continue
@@ -131,7 +134,10 @@ def _find_ended(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
-    """Return the indices of tracebacks' first lines that directly precede a sample's label."""
+    """Return the first line's index of each traceback that belongs to a labelled sample.
+
+    A label within the traceback, or in the two lines after the traceback, indicates such a sample.
+    """
     if not any(_LABEL.match(split_rank(line)[1]) for line in lines):
         return set()
     return {
@@ -142,7 +148,7 @@ def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
 
 
 def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of labelled samples, including the lines between two labels."""
+    """Yield the indices of lines that belong to labelled samples or are between two labels."""
     last: int | None = None
     inside = _list_raised_in_samples(lines)
     for at, line in enumerate(lines):
@@ -162,7 +168,7 @@ def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_chats(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of chat template texts, one-line samples and quotes."""
+    """Yield the indices of lines with chat template text, one-line samples and quotes."""
     opened: int | None = None
     for at, line in enumerate(lines):
         if _SAMPLE.match(line) or _CITED.match(line):
@@ -177,7 +183,7 @@ def _find_chats(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_code(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of statements and source code listings outside of tracebacks."""
+    """Yield the indices of lines with statements and code listings outside of tracebacks."""
     if not any(map(_STATEMENT.match, lines)):
         return
     code = [at for at, line in enumerate(lines) if _STATEMENT.match(line) or _LISTED.match(line)]
@@ -201,9 +207,9 @@ def _take_listing(lines: Sequence[str], run: Sequence[int]) -> Iterator[int]:
 
 
 def _find_expected(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of failures that a test run expected.
+    """Yield the indices of lines about failures that a test run expected.
 
-    If a test run had no failures, the line indices of its tracebacks are included.
+    If a test run had no failures, the lines of pytest's tracebacks before its summary are included.
     """
     yield from (at for at, line in enumerate(lines) if _EXPECTED.match(line))
     heads = [(at, found[1]) for at, line in enumerate(lines) if (found := _SECTION.match(line))]
@@ -215,9 +221,9 @@ def _find_expected(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_tables(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the line indices of drawn tables that are followed by training progress.
+    """Yield the indices of lines that belong to a drawn table, if training progress follows.
 
-    A table must have three or more columns.
+    Only tables with three or more columns count.
     """
     rows = [at for at, line in enumerate(lines) if line[:1] in {"│", "┃", "║"} and _ROW.match(line)]
     if rows:

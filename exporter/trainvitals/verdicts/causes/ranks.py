@@ -30,7 +30,7 @@ class RootCause:
     A numeric field that the report does not contain is None.
 
     Attributes:
-        line: The index of the line in the log at which the report of the failure begins, from 0.
+        line: The index, from 0, of the log line at which the report of the failure begins.
         rank: The rank that failed.
         exit_code: The exit code of the rank's process; negative for a signal.
         pid: The ID of the rank's process within the container.

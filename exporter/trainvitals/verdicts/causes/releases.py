@@ -22,7 +22,7 @@ _CALLER = re.compile(r"(?:site|dist)-packages/(\w{1,60})")
 
 
 def conclude_release(case: Case, match: LogMatch) -> Finding | None:
-    """Return a finding about a name that a package lacks; None for any other mismatch."""
+    """Return a finding about a name that a package lacks; None if the match names no such name."""
     found = next(filter(None, map(LACKS.search, match.text.split("\n"))), None)
     if found is None:
         return None
@@ -66,7 +66,10 @@ _OTHER_PYTHON = (
 
 
 def _find_caller(case: Case, match: LogMatch, top: str) -> str:
-    """Return the package of the last traceback frame before an error; empty for user code."""
+    """Return the package of the last traceback frame before an error.
+
+    The result is an empty string if the frame is in the user's code or in the package `top`.
+    """
     tracebacks = (
         each for each in parse_log(case).tracebacks if each.start <= match.line <= each.end
     )

@@ -1,4 +1,4 @@
-"""The remedy that the message of an exception contains."""
+"""The remedy that an exception's message contains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _LONGEST_REMEDY, _MOST_REMEDY_LINES = 1600, 60
 
 
 def quote_remedy(case: Case, fatal: Traceback | None) -> tuple[str, ...]:
-    """Return a step with the whole message of an exception if the message contains a remedy."""
+    """Return a step that quotes an exception's message if the message contains a remedy.
+
+    The message is truncated to 1600 characters.
+    """
     if fatal is None:
         return ()
     message = " ".join(_read_message(case.lines, fatal))[:_LONGEST_REMEDY].replace("`", "'")

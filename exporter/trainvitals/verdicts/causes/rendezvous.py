@@ -37,8 +37,8 @@ _NOT_STARTED = matches(r"ORTE was unable to reliably start one or more daemons")
 _FAILED_BY_TIME = matches(r"\bHccl\w{1,40}, error code is [69]\b")
 _FEW_STEPS = 2
 
-# Frames of a program that waits for the other ranks, and the program's errors if another rank has
-# exited.
+# The frames of a program that waits for other ranks, and the errors that the program reports if
+# another rank has exited.
 _MEETING = matches(
     r"\b(?:_store_based_barrier|TCPStore|init_process_group|rendezvous)\("
     r"|, in (?:init_process_group|_store_based_barrier|_create_c10d_store|_env_rendezvous_handler|next_rendezvous)$"
@@ -47,7 +47,7 @@ _GONE = matches(r"Connection reset by peer|Broken pipe|Connection closed|Connect
 
 
 def find_not_met(case: Case) -> LogMatch | None:
-    """Return the line which shows that not all ranks joined; None if no line does."""
+    """Return the log line which shows that not all ranks joined; None without such a line."""
     match = find_match(case, _NOT_MET) or _find_gone(case)
     if match is None and (match := find_match(case, _NOT_STARTED)) is not None:
         match = match.cap("medium", "Open MPI names five possible causes.")
@@ -55,14 +55,14 @@ def find_not_met(case: Case) -> LogMatch | None:
 
 
 def _has_trained(case: Case) -> bool:
-    """Return whether the log contains training progress, which follows only if all ranks joined."""
+    """Return whether the log contains training progress, which requires that all ranks joined."""
     return sum(read_log(case.lines).steps) > _FEW_STEPS
 
 
 def find_not_connected(case: Case) -> LogMatch | None:
-    """Return the line which shows that a rank waited for another rank during training.
+    """Return the log line which shows that a rank waited for another rank during training.
 
-    The result is None if no line shows this.
+    The result is None if the log contains no such line or no training progress.
     """
     return _find_not_connected(case) if _has_trained(case) else None
 
@@ -73,7 +73,7 @@ def _find_not_connected(case: Case) -> LogMatch | None:
 
 
 def _find_gone(case: Case) -> LogMatch | None:
-    """Return the match of a lost connection that ended a program while it waited for ranks."""
+    """Return the error about a lost connection that ended a program while it waited for ranks."""
     fatal = parse_log(case).fatal
     if fatal is None or not _GONE(fatal.errors[-1].text):
         return None

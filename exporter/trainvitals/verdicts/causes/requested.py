@@ -27,7 +27,7 @@ _TWICE = 2
 
 
 def advise_more_memory(case: Case, option: str) -> str:
-    """Return the beginning of a step that requests more memory than the job had.
+    """Return a step, without the final period, that requests more memory than the job had.
 
     Args:
         case: The case to examine.
@@ -41,7 +41,7 @@ def advise_more_memory(case: Case, option: str) -> str:
 
 
 def advise_more_time(case: Case, option: str) -> str:
-    """Return the beginning of a step that requests more time than the job had.
+    """Return a step, without the final period, that requests more time than the job had.
 
     The arguments are the same as those of `advise_more_memory`.
     """

@@ -1,4 +1,4 @@
-"""Ends requested by Ctrl-C or through the engine, derived from the order of the engine's events."""
+"""Requests to end a container, by Ctrl-C or the engine, derived from the engine's events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM = 2, 3, 9, 15
 # Another signal, such as SIGUSR1 for a checkpoint, requests an end only if it is the image's
 # STOPSIGNAL; the engine then reports `stop` as well.
 _STOP_SIGNALS = frozenset({None, _SIGINT, _SIGQUIT, _SIGTERM})
-# An earlier SIGTERM did not cause the end, because no grace period is this long.
+# A SIGTERM that was sent earlier did not cause the end, because no grace period is this long.
 _LONGEST_GRACE_SECONDS = 3600.0
 # Docker may report the event `stop` after the event `die`.
 _LATE_SECONDS = 2.0

@@ -90,7 +90,7 @@ _FORBIDDEN = matches(
 def detect_cpu_alloc(case: Case) -> Finding | None:
     """Detect an allocation of host memory that was refused."""
     match = find_match(case, _CPU_ALLOC) or find_match(case, _MEMORY_ERROR)
-    # PaddlePaddle raises MemoryError for a GPU too, and names the GPU below.
+    # PaddlePaddle raises MemoryError for GPU memory too, and names the GPU in a later line.
     if match is None or case.search(_OF_GPU) is not None:
         return None
     found = _TRIED.search(match.text)

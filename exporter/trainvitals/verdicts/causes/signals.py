@@ -1,4 +1,4 @@
-"""Crashes of native code: ends by a signal that the process itself caused."""
+"""Crashes of native code, which end a process by a signal that the process itself caused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from trainvitals.verdicts.causes.words import SEGFAULT
 
 _SIGILL, _SIGABRT, _SIGBUS, _SIGFPE, _SIGSEGV = 4, 6, 7, 8, 11
 _KERNEL_WORDS = {
-    # A program's fault includes the address of the instruction; a fault of the kernel does not.
+    # The message about a fault in a program includes the address of the instruction. The message
+    # about a fault in the kernel does not include the address.
     _SIGSEGV: matches(r"segfault at |general protection(?: fault)?,? ip:"),
     _SIGILL: matches(r"trap invalid opcode"),
     _SIGFPE: matches(r"trap divide error"),
@@ -136,7 +137,7 @@ def _read_crash(case: Case, number: int, sign: Sign) -> _Crash | None:
         return None
     log_line = _find(case, sign)
     kernel_line = _find_kernel_line(case, number)
-    # If a container ended by itself, the kernel's lines at that time are about other processes.
+    # If a container ended by itself, the kernel log lines at that time are about other processes.
     is_alone = not (
         case.evidence.log
         or case.evidence.xids

@@ -100,7 +100,7 @@ def matches_words(*patterns: str) -> Sign:
 
 @lru_cache(maxsize=1024)
 def find_literals(pattern: str) -> tuple[str, ...]:
-    """Return digest texts, at least one of which occurs in every match of a pattern.
+    """Return texts for the search in a digest; each match of a pattern contains at least one text.
 
     The result is empty if no such texts are known.
     """
@@ -121,7 +121,7 @@ def _read_alternatives(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _read_sequence(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Return the best literals of an alternative in a pattern, and the alternative's end."""
+    """Return the rarest literals of an alternative in a pattern, and the alternative's end."""
     best: tuple[str, ...] = ()
     run = ""
     while at < len(pattern) and pattern[at] not in "|)":

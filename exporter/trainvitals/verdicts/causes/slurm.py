@@ -35,7 +35,7 @@ _CANCELLED = matches(
 _FAILED = matches(
     r"srun: error: \S{1,80}: tasks? \S{1,80}: (?:Exited|Segmentation|Aborted|Bus|Floating|Illegal)"
 )
-# A message that is logged if SIGKILL did not end a job, regardless of the reason for the signal.
+# Slurm logs this message if SIGKILL did not end a job, regardless of the reason for the signal.
 _STEPD = " STEPD TERMINATED ON "
 # The final states of a job as `seff` and `scontrol show job` print them.
 _STATES = {
@@ -68,7 +68,7 @@ def find_oom(case: Case) -> LogMatch | None:
 
 
 def detect_oom(case: Case) -> Finding | None:
-    """Detect a job, or a task of a job, that the kernel killed at the memory limit of the job."""
+    """Detect a job, or a task of a job, that the kernel killed at the job's memory limit."""
     match = find_oom(case)
     if match is None or not case.has_ended:
         return None
@@ -100,7 +100,7 @@ def _detect_cancelled(case: Case) -> Finding | None:
 
 
 def _is_named(case: Case, match: LogMatch) -> bool:
-    """Return whether an earlier notice states the reason that Slurm's last report lacks."""
+    """Return whether an earlier report states the reason that Slurm's last report omits."""
     if _STEPD not in match.text:
         return False
     return any(find_notice(case, _due_to(why), leave_out=OF_SLURM) is not None for why in _STATES)

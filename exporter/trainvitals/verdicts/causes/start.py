@@ -1,4 +1,4 @@
-"""Containers that could not be started: the state contains an error, and `die` was not sent."""
+"""Containers that could not be started: the state has an error, and the event `die` is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NETWORK = re.compile(
     r"failed to create endpoint|failed to set up container networking|could not find bridge"
     r"|network [\w.-]+ not found|driver failed programming external connectivity"
 )
-# This cause is reported as `port-in-use`, as for a program that finds its port in use.
+# This cause shares the ID `port-in-use` with a program that finds its port in use.
 _PORT = re.compile(r"port is already allocated|address already in use", re.IGNORECASE)
 
 

@@ -72,7 +72,7 @@ def _detect_command(case: Case) -> Finding | None:
 
 
 def _may_be(case: Case, code: int) -> bool:
-    """Return whether the exit code matches, or is unknown and a shell message ends the log."""
+    """Return whether the exit code is `code`, or is unknown and the last log line is a shell's."""
     if case.exit_code is not None:
         return case.exit_code == code
     lines = (line for line in reversed(case.lines) if line.strip() and not _STATUS.match(line))

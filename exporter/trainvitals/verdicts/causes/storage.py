@@ -70,7 +70,7 @@ _SHARED_MEMORY = (
 def detect_disk_full(case: Case) -> Finding | None:
     """Detect a write that failed because a file system other than /dev/shm had no free space.
 
-    Exhausted inodes have a reason of their own.
+    Exhausted inodes are a separate cause.
     """
     match = _find_no_room(case)
     if match is None:
@@ -163,7 +163,7 @@ def _find_no_room(case: Case) -> LogMatch | None:
 
 
 def _has_other_origin(fatal: Traceback) -> bool:
-    """Return whether an earlier exception, which indicates the cause, interrupted a write."""
+    """Return whether a MemoryError or a KeyboardInterrupt, which is the cause, ended a write."""
     return any(error.name in {"MemoryError", "KeyboardInterrupt"} for error in fatal.errors)
 
 

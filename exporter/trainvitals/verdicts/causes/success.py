@@ -22,7 +22,7 @@ _WORDS = (
     r"all (?:[0-9]{1,9} )?(?:instances|items|tasks|samples|tests|evaluations|examples|problems) (?:were |have been )?(?:run|evaluated|processed|completed)\b",
     r"test(?:ing)?[ _-](?:accuracy|acc|top-?1|f1|auc|miou|map|bleu|wer|perplexity|ppl|score)\b ?[@\w]{0,6} ?[:=]? ?[0-9][.%0-9]{0,20}(?:[ ,;|]{1,3}[\w@-]{1,20} ?[=:] ?[0-9][.%0-9]{0,20}){0,6}\W{0,8}$",
 )
-# Other languages than English; the words of data loaders and downloads are not included.
+# Success messages in other languages, without words that data loaders and downloads also print.
 _ABROAD = (
     (
         r"(?=[^\x00-\x7f])(?:训练(?:已)?(?:完成|结束|完毕)|訓練(?:已)?完成|全部完成"

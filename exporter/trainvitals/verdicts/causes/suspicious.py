@@ -1,4 +1,4 @@
-"""Lines of a log that report trouble, whatever its cause."""
+"""Log lines that report trouble of any cause."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _MOST_SUSPICIOUS = 3
 def find_suspicious(lines: tuple[str, ...]) -> list[int]:
     """Return the indices of the three most suspicious lines, in the order of the log.
 
-    Lines with definite words are preferred to others, and later lines to earlier ones.
+    Lines with an unambiguous word, such as `ERROR` or `Killed`, are preferred. If several lines are
+    equal in this respect, the later lines are preferred.
     """
     troubled = [index for index, text in enumerate(read_log(lines).simple) if is_trouble(text)]
     ranked = sorted(troubled, key=lambda at: (_DEFINITE.search(lines[at]) is not None, at))
@@ -52,7 +53,7 @@ def find_suspicious(lines: tuple[str, ...]) -> list[int]:
 
 @lru_cache(maxsize=4096)  # many lines in a log differ only in their numbers
 def is_trouble(simple: str) -> bool:
-    """Return whether a line of a log, as `Reading.simple` has it, reports trouble."""
+    """Return whether a log line, in the form of `Reading.simple`, reports trouble."""
     if not may_be_trouble(simple):
         return False
     if REPORT.search(simple):

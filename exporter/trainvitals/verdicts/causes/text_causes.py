@@ -1,4 +1,4 @@
-"""Causes that a log line identifies, and whose advice does not depend on the case."""
+"""Causes that a single log line identifies."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def text_cause(
         steps: The value of the attribute `Cause.steps`.
         summary: The summary of each finding about the cause.
         lines: The sign of lines that indicate the cause, or a function that finds the match.
-        kernel_lines: The sign of kernel log lines that indicate the cause, with or without another
-            log; None if no kernel log line indicates the cause.
+        kernel_lines: The sign of kernel log lines that indicate the cause. Such a line supports a
+            match in the log, or replaces the match if the log is missing. None if no kernel log
+            line indicates the cause.
         confidence: The maximum confidence of a finding about the cause.
         advise: A function that returns the steps for a case; None if `steps` apply to every case.
     """
@@ -59,7 +60,7 @@ def text_cause(
 
 
 def notice(sign: Sign, *, leave_out: Sequence[str] = ()) -> Callable[[Case], LogMatch | None]:
-    """Return the value of `lines` for a cause that a scheduler or a service reports in the log.
+    """Return the argument `lines` for a cause that a scheduler or a service reports in the log.
 
     Args:
         sign: The sign of lines that report the cause.

@@ -1,4 +1,4 @@
-"""Exceptions that ended a thread other than the main thread; the process continues after them."""
+"""Exceptions that ended a thread other than the main thread, but did not end the process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _WELL = frozenset({"finished", "running"})
 def add_thread_error(case: Case, finding: Finding) -> Finding:
     """Return a finding with the last exception that ended a thread as evidence.
 
-    The exception may have ended the training loop of a process that has been waiting since then, or
-    that exited with code 0.
+    The exception may have ended the training loop, after which the process waits, or exits with
+    code 0. The exception is evidence against the causes `finished` and `running`.
     """
     tracebacks = read_tracebacks(clean(case.evidence.thread_log))
     if not tracebacks:

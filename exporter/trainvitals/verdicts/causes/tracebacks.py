@@ -45,14 +45,15 @@ _FINALIZERS = frozenset(
         "_remove_temp_dir",
     }
 )
-# The function that runs a thread; the line before the traceback may be another thread's.
+# The function that runs a thread. Its frame identifies the traceback of a thread, because another
+# thread may have written the line before the traceback.
 _OF_THREAD = "_bootstrap_inner"
-# The frames of exceptions that Python itself printed; all other exceptions were printed by the
-# program or a logger.
+# The outermost functions in tracebacks that Python itself printed. The program or a logger printed
+# all other tracebacks.
 _OUTERMOST = frozenset({"<module>", "_bootstrap", _OF_THREAD})
 _WARNED = re.compile(r"\bWARN(?:ING)?\b")
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
-# The next log record, recognized by its time or its level.
+# The beginning of the next log record, which is recognized by its time or its level.
 _RECORD = re.compile(
     r"\W{0,2}(?:[A-Z] )?(?:[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}|[0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"|(?:[0-9]{1,6}: )?\W{0,2}[WEIFC][0-9]{3,4} [0-9]{2}:[0-9]{2}"  # PyTorch's native code
@@ -95,7 +96,7 @@ _CONSEQUENCES = (
 # Exceptions at the other end of a pipe after a process of the same program has died.
 _PIPE = "multiprocessing/connection.py:"
 _PIPE_ERRORS = ("EOFError", "BrokenPipeError", "ConnectionResetError")
-# A program's report about other programs that it had started, without their error.
+# A program's report that other programs failed, without the errors of these programs.
 _OF_OTHERS = re.compile(
     r"\b(?:trials?|workers?|tasks?|jobs?|actors?|subprocess(?:es)?|child(?:ren| process(?:es)?)?)\b"
     r"[^:\n]{0,24}\b(?:did not complete|failed|crashed|errored)\b(?! ?:)",
@@ -119,7 +120,7 @@ class Error:
 
     @property
     def headline(self) -> str:
-        """The line with the name, and the first line of a message that begins on the next line."""
+        """The line with the name; if the message begins on the next line, that line is appended."""
         first, *others = [line for line in self.text.split("\n") if line.strip()] or [""]
         return f"{first.rstrip()} {others[0]}" if others and first.rstrip().endswith(":") else first
 
@@ -188,7 +189,7 @@ def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
 
 
 def find_script(lines: Sequence[str]) -> str:
-    """Return the first script outside of libraries in a traceback; an empty string if none."""
+    """Return the first script outside of libraries in a traceback, or an empty string."""
     frames = [found for line in lines if (found := FRAME.search(line[:700])) is not None]
     names = (found[1] for found in frames if found[3] == "<module>")
     return next(
@@ -238,7 +239,7 @@ class _Joint:
     is_behind: bool = False
 
     def extend(self, bare: Error | None, *, is_behind: bool) -> _Joint:
-        """Return the joint with another exception of the chain."""
+        """Return a copy with another exception; `bare` is None if it has a traceback."""
         errors = self.errors if bare is None else (*self.errors, bare)
         return _Joint(errors, self.is_behind or is_behind)
 
@@ -302,7 +303,7 @@ class _Reader:
             self._at += 1
 
     def _read_bare(self) -> Error | None:
-        """Read an exception without a traceback, backwards from its end to its name."""
+        """Read an exception that has no traceback, from its last line back to its name."""
         message: list[str] = []
         for line, text in reversed(self._stream[max(0, self._at - _LONGEST_MESSAGE) : self._at]):
             if text.startswith(_JOINTS):
@@ -344,7 +345,7 @@ class _Reader:
         )
 
     def _skip_frames(self, head: str) -> tuple[str, str, set[str]]:
-        """Skip frames; return their place, the last place, and the names of their functions."""
+        """Skip frames; return `place` and `last_place` of `Traceback`, and the function names."""
         is_end = self._make_end(head)
         place = own_place = ""
         functions: set[str] = set()

@@ -109,7 +109,7 @@ def _has_diverged(training: Training) -> bool:
 
 
 def add_circumstances(case: Case, finding: Finding) -> Finding:
-    """Return a finding on a run's end with the run's state, read from the run file, as evidence."""
+    """Return a finding about a run's end, with the run's state from the run file as evidence."""
     training = case.evidence.training
     if training is None or not case.has_ended or finding.reason == "finished":
         return finding
@@ -249,7 +249,7 @@ def _find_nan_line(case: Case) -> LogMatch | None:
 
 
 def _describe_overflows(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a sentence about gradient overflows beyond those of a loss scaler's initial search."""
+    """Return a sentence if gradients overflowed often and the loss scale fell to 1 or less."""
     if not _OVERFLOW.may_be_in(lines):
         return ()
     overflows = [line for line in lines if _OVERFLOW(line)]

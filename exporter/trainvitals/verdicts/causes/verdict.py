@@ -22,7 +22,7 @@ class Finding:
         speaks_for: The evidence for the cause, as sentences.
         speaks_against: The evidence against the cause and the evidence that is missing, as
             sentences.
-        steps: The steps to take, the most useful first; each names a command or a setting.
+        steps: The steps to take, the most useful first; each step names a command or a setting.
     """
 
     reason: str
@@ -66,12 +66,13 @@ class Cause:
     """A row in the table of causes.
 
     Attributes:
-        reason: The ID of the cause, in lower case with words joined by hyphens, which is also the
-            value of the label `reason`.
+        reason: The ID of the cause, in lower case with hyphens between words. The label `reason`
+            has this value.
         title: A short name for the cause.
-        signs: The evidence that identifies the cause, for the documentation.
+        signs: A description, for the documentation, of the evidence that identifies the cause.
         meaning: One or two sentences that explain what probably happened.
-        steps: The general steps to take, the most useful first; each names a command or a setting.
+        steps: The general steps to take, the most useful first. Each step names a command or a
+            setting.
         confidence: The confidence in the cause that these signs alone justify.
         detect: A function that returns a finding about a case, or None if the cause does not match.
     """

@@ -21,7 +21,7 @@ _PROGRESS = (
     "finished with value",
     "schritt",
 )
-# The same words in languages with other letters.
+# The same words in other languages, with letters other than a to z.
 _PROGRESS_ABROAD = (
     "步数",
     "步骤",
@@ -47,7 +47,7 @@ _BAR = re.compile(r"[0-9]%\|[^|]{0,200}\| *[0-9]{1,9}/[0-9]{1,9} \[[0-9:]{4,10}<
 _ACCESS = re.compile(
     r"\"(?:GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS) [^\"]{1,400}\" ([1-5][0-9]{2})\b"
 )
-# A tracker repeats the last values at the end of a run, whatever ended the run.
+# A tracker repeats the last values at the end of a run, also if the run failed.
 _SUMMARIES = ("wandb: ",)
 # A row of the metrics that Transformers prints at the end: `  train_runtime = 1:18:10.12`.
 _METRIC = re.compile(r" {2}[a-z_]{2,60} +=  *[0-9][0-9a-z.:+-]*$")
@@ -109,7 +109,7 @@ SEGFAULT = (
     "Violación de segmento",
     "Falla de segmentación",
 )
-# Each pattern of the causes contains one of these words, in lower case.
+# Each log line that the pattern of a cause matches contains one of these words in lower case.
 _TROUBLE = (
     *(word.lower() for word in (*KILLED, *SEGFAULT)),
     "err",
@@ -217,6 +217,6 @@ _TROUBLE = (
 
 
 def may_be_trouble(line: str) -> bool:
-    """Return whether a line contains a word of trouble: a quick check before pattern searches."""
+    """Return whether a line contains a word that indicates trouble; faster than the patterns."""
     lower = line.lower()
     return any(word in lower for word in _TROUBLE)

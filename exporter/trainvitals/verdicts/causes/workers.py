@@ -20,7 +20,8 @@ from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
 _SIGKILL = 9
-# A parent that lost a worker to the OOM killer fails when it fetches the next batch, or soon after.
+# After an OOM kill of a worker, the parent process fails when it fetches the next batch, or soon
+# after.
 _SOON_SECONDS = 60.0
 _WORKER_KILLED = matches(
     r"DataLoader worker .{1,60}killed by signal: Killed"
@@ -46,7 +47,7 @@ def find_killed_worker(case: Case) -> str | None:
 
 
 def is_of_program(text: str) -> bool:
-    """Return whether a text about a killed worker is a launcher's report on its whole program."""
+    """Return whether a text about a killed process is a launcher's report on its whole program."""
     return _PROGRAM_KILLED(text)
 
 
@@ -56,7 +57,7 @@ def _find_lost_worker(case: Case) -> str | None:
 
 
 def _detect_worker(case: Case) -> Finding | None:
-    # Without an exit code, the kill beside a log that reports success may be another program's.
+    # If the log reports success and the exit code is unknown, the kill may concern another program.
     succeeded = case.exit_code == 0 or (bool(case.success) and case.exit_code is None)
     if not case.has_ended or succeeded:
         return None
@@ -74,7 +75,7 @@ def _detect_worker(case: Case) -> Finding | None:
 
 
 def _could_be_unseen(case: Case) -> bool:
-    """Return whether the evidence could have missed an OOM kill of a worker."""
+    """Return whether an OOM kill of a worker may be missing from the evidence."""
     evidence = case.evidence
     if evidence.oom_kills is not None:
         return False
@@ -171,9 +172,10 @@ def _detect_hidden(case: Case) -> Finding | None:
 
 
 def _names_killed(case: Case, oom: OomEvidence) -> bool:
-    """Return whether the log names a killed process; True if other evidence of the end exists.
+    """Return whether the log names a process that the OOM killer killed.
 
-    If the log names no killed process, the host's kernel log may concern another program.
+    If the log names no such process, the host's kernel log may concern another program. The result
+    is also True if there is other evidence of the end, or if the log or the OOM kills are unknown.
     """
     evidence = case.evidence
     if evidence.state is not None or evidence.events or evidence.subject == "run":

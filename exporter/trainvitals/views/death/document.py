@@ -12,7 +12,7 @@ member             value
 `is_running`       whether the subject is still running
 `is_well`          whether the subject ended regularly, or runs without evidence of a fault
 `ended`            the time of the end; `exit_code` is the exit code
-`runs_since`       the time of the restart
+`runs_since`       the time at which the subject was restarted after its end
 `reason`           the cause: one of the closed set in `docs/diagnosis.md`
 `confidence`       `high`, `medium` or `low`
 `summary`          the cause in a sentence

@@ -30,7 +30,7 @@ _MOST_OTHERS = 10
 _MOST_KILLS = 50
 _MOST_KERNEL_LINES = 10
 _SAME_SAMPLE_SECONDS = 60.0
-# The sources that each access level reads, and the sources that the level adds to the previous one.
+# The sources that each access level reads, and the sources that the previous level does not read.
 _LEVELS = (
     ("control groups and /proc only", ""),
     ("the engine too", "the engine's states, settings, events and logs of containers"),
@@ -158,7 +158,8 @@ def describe_verdict(finding: Finding) -> str:
 def list_gaps(diagnosis: Diagnosis) -> list[str]:
     """Return a sentence for each source that could not be read, and one about the access level.
 
-    The list is empty for a subject that ended regularly.
+    At the highest access level, the sentence about the level is omitted. The list is empty for a
+    subject that ended regularly.
     """
     if diagnosis.is_well and not diagnosis.is_running:
         return []
@@ -169,13 +170,16 @@ def list_gaps(diagnosis: Diagnosis) -> list[str]:
 
 
 def describe_step(step: int) -> str:
-    """Return the sources of an access level, and the sources that the next level adds."""
+    """Return a text that names the sources of an access level, and what the next level adds."""
     words = f"access level {step} of {len(_LEVELS) - 1} reads {_LEVELS[step][0]}"
     return "; ".join(filter(None, (words, describe_next_step(step))))
 
 
 def describe_next_step(step: int) -> str:
-    """Return the sources that the next access level adds; an empty string at the highest level."""
+    """Return a text that names the sources that the next access level adds.
+
+    At the highest level, the text is an empty string.
+    """
     if step == len(_LEVELS) - 1:
         return ""
     return f"level {step + 1} adds {_LEVELS[step + 1][1]}"

@@ -63,11 +63,11 @@ Row = tuple[str, str]
 
 
 def list_details(run: Run, start: Start, near: float, zone: tzinfo | None = None) -> list[Row]:
-    """Return the rows about a rank's start, without events; unknown values are left out.
+    """Return rows that describe a start of a rank, without events; unknown values are left out.
 
     Args:
         run: The run to which the start belongs.
-        start: The start of a rank, to which the rows refer.
+        start: The start of a rank that the rows describe.
         near: A time in Unix seconds; times on the same day are written without a date.
         zone: The time zone of the rows; None means the machine's time zone.
     """

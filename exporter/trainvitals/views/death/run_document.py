@@ -19,7 +19,7 @@ member             value
 `world_size`       the number of ranks on all machines
 `ranks_alive`      the number of ranks whose processes are alive on this machine
 `restarts`         the number of restarts after a rank died
-`lost_steps`       the steps that were lost by restarts; `lost_seconds` is the time that they took
+`lost_steps`       the steps that were lost by restarts; `lost_seconds` is their total duration
 `telling`          `rank` and `attempt` of the start to which the verdict refers
 `meaning`          `summary` and `speaks_for` as one list
 `next`             the same as `steps`
@@ -27,9 +27,10 @@ member             value
 `other_runs`       the other runs, a list of objects: `run`, `reason`, `summary`, `ending`,
                    `outcome`, `ended`
 `left_aside`       the number of files that are damaged, have an unknown version or are not run
-files `omitted`          the number of run files beyond the limit `disbelieved`      the number of
-end notes that were ignored because another user wrote them ==================
-==============================================================================
+                   files
+`omitted`          the number of run files beyond the limit
+`disbelieved`      the number of end notes that were ignored because another user wrote them
+================== ==============================================================================
 
 Each object in `ranks` contains `rank`, `local_rank`, `attempt`, `reason`, `ending`, `exit_code`,
 `signal`, `exception`, `evidence`, `started`, `ended`, `is_end_seen` (false if `ended` is the time
@@ -38,7 +39,7 @@ of the last record), `host_pid`, `stall` (`stopped`, `no_progress` or null), `ph
 `step`, `loss`, `last_checkpoint` and `last_checkpoint_step`, `events` (`time`, `event`, `value`;
 the oldest first), `machine` (numbers by name at the end), `description` (framework, host and script
 of the process), `metrics` (`name`, `split`, `value`), and `record`, which contains the fields of
-the rank's run file by name (see `trainvitals.runfile`), except unknown ones.
+the rank's run file by name (see `trainvitals.runfile`), except fields without a known value.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _unless_finished(start: Start, cell: str) -> str:
 
 
 def _is_quiet_news(run: Run) -> bool:
-    """Return whether a start's last progress and last phase change occurred at different times."""
+    """Return whether, for any start, the last progress and the last phase change differ in time."""
     return any(
         start.progress_age_seconds is not None
         and abs(start.progress_age_seconds - (start.phase_seconds or 0.0)) > _SAME_SECONDS

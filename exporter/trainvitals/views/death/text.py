@@ -1,4 +1,4 @@
-"""Formats text for a terminal: without control characters, wrapped, commands on separate lines."""
+"""Formats text for a terminal: removes control characters, wraps lines, and separates commands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def part_commands(step: str) -> list[tuple[str, bool]]:
 
 
 def begin(sentence: str) -> str:
-    """Return a sentence with a capital first letter and a full stop at the end."""
+    """Return a sentence with a capital first letter and, if needed, a period at the end."""
     text = sentence.strip()
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', ':')) else '.'}"
 
@@ -102,12 +102,12 @@ def _hold_together(code: str, width: int) -> str:
 
 
 def list_quotes(texts: Iterable[str], width: int) -> list[str]:
-    """Return log lines wrapped to the width, each prefixed with a mark."""
+    """Return log lines wrapped to the width, with the mark `|` before each line."""
     return [line for text in texts for line in wrap(text, width, first="  | ", rest="  |   ")]
 
 
 def list_log(lines: Iterable[str], width: int) -> list[str]:
-    """Return log lines broken at the width, with all blanks kept."""
+    """Return log lines, broken at the width, with all spaces preserved."""
     shown = []
     for line in redraw(lines):
         text = clean_text(line)

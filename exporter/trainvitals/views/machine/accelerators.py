@@ -35,7 +35,8 @@ class Accelerators:
     def __init__(self) -> None:
         self._traces = Traces()
         self._counters: dict[str, Counters] = {}
-        # For each device, the last time with all links and the last time with all PCIe lanes.
+        # For each device, the last time at which all links were up, and the last time at which all
+        # PCIe lanes were in use.
         self._whole: dict[str, tuple[float, float]] = {}
 
     def note(self, reading: object, time: float) -> None:
@@ -149,8 +150,9 @@ class Accelerators:
         risen = counters.rise(_BUSY, _JUDGED_SECONDS)
         if risen is not None:
             return 100 * risen[0] / risen[1] if risen[1] >= _SHORTEST_SECONDS else None
-        # Not every driver counts busy time. The trace replaces the counter if it has a value in the
-        # first of the ten minutes: the mean over a shorter time does not justify an alert.
+        # Not every driver counts busy time. The trace replaces the counter only if the trace has a
+        # value in the first of the ten minutes, because the mean over a shorter time does not
+        # justify an alert.
         trace = self._traces.read((uuid, _UTILIZATION))[-round(_JUDGED_SECONDS / 10) :]
         known = [point for point in trace if point is not None]
         is_long = bool(trace) and any(point is not None for point in trace[:6])

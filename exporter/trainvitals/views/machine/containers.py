@@ -14,8 +14,8 @@ _NOT_RUNNING = ("exited", "created")
 class Containers:
     """The containers of a machine, with their earlier CPU times.
 
-    CPU usage requires two readings of a container; scrapes do not export CPU usage, so readings are
-    kept only when the machine state is requested.
+    The CPU usage of a container is derived from two readings. Scrapes do not export CPU usage, so
+    readings are kept only when the machine state is requested.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,9 @@ class Containers:
     def draw(
         self, reading: ContainersReading, time: float, thresholds: Thresholds
     ) -> tuple[Container, ...] | None:
-        """Return the containers: those that died recently, the latest first, then others by name.
+        """Return the containers, first those that died recently, the latest death first.
+
+        The running containers follow by name, and then the other containers by name.
 
         Args:
             reading: The latest reading of the collector `container`.

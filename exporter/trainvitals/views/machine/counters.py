@@ -32,8 +32,8 @@ class Counters:
     def take(self, time: float, values: Sequence[float | None]) -> None:
         """Add a reading of all counters at a Unix time; an unknown value is None.
 
-        A reading that is not newer than the last reading is ignored; a reading that is much earlier
-        clears the history.
+        A reading that is not newer than the last reading is ignored. A reading that is earlier by
+        more than `spacing_seconds` clears the history.
         """
         times = self._times
         if times and time <= times[-1]:

@@ -7,7 +7,7 @@ Trace points are rounded to five digits.
 
 The format is stable: members may be added, but none is renamed or removed, and readers ignore
 unknown members. If a document lacks a member because an older version wrote the document, the
-field's default applies; if the member `troubles` is missing, `read_document` adds an `Unknown`,
+field's default applies. If the member `troubles` is missing, `read_document` adds an `Unknown`,
 which states that the version is too old to find problems.
 """
 

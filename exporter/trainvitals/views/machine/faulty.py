@@ -1,4 +1,4 @@
-"""Draws views without the runs on which they fail, and reports these runs as unknown."""
+"""Draws a view without the runs that make the view fail, and reports these runs as unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
-    """Return a view of the machine state, without the runs on which the view fails.
+    """Return a view of the machine state, without the runs that make the view fail.
 
     Args:
         draw: A function that returns the view of a machine state.

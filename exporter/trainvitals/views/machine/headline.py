@@ -1,4 +1,4 @@
-"""The summary of the machine state for every view, with a severity or colour for each part."""
+"""The summary of the machine state that every view shows, and the tones for shown values."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def list_run_remarks(picture: Picture, run: Run) -> Iterator[tuple[str, Tone]]:
     for trouble in troubles:
         yield trouble.remark, TONES[trouble.severity]
     if run.stalled_seconds is not None and not troubles:
-        # A problem that a lost device explains is left out.
+        # The problem of a stalled run is missing if a lost device explains the stall.
         where = f" in {run.phase}" if run.phase else ""
         yield f"no progress for {format_duration(run.stalled_seconds)}{where}", run.tone
     if run.ending and not any(run.ending in trouble.summary for trouble in troubles):

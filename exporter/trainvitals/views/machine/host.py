@@ -59,21 +59,21 @@ class HostPast:
     def measure_memory_stalls(self) -> float | None:
         """Return the share of the past 2 minutes in which all tasks waited for memory.
 
-        The share is None if it is unknown.
+        The result is None if the share is unknown.
         """
         return self._pressure.rate(0, _MEMORY_SECONDS)
 
     def measure_io_stalls(self) -> float | None:
         """Return the share of the past 10 minutes in which all tasks waited for disks.
 
-        The share is None if it is unknown.
+        The result is None if the share is unknown.
         """
         return self._pressure.rate(1, _IO_SECONDS)
 
     def measure_io_wait(self) -> float | None:
         """Return the share of the past 10 minutes in which CPUs waited for disks.
 
-        The share is None if it is unknown.
+        The result is None if the share is unknown.
         """
         trace = self._traces.read("io_wait")[-round(_IO_SECONDS / TRACE_STEP_SECONDS) :]
         known = [point for point in trace if point is not None]
@@ -123,7 +123,7 @@ def _list_load(cpu: CpuReading | None) -> tuple[float, ...]:
 
 
 def _draw_filesystems(reading: FilesystemReading | None) -> tuple[Filesystem, ...]:
-    """Return the file systems, first unresponsive ones, then the others, the fullest first."""
+    """Return the file systems, the fullest first; unresponsive file systems precede all others."""
     if reading is None:
         return ()
     drawn = [_draw_filesystem(each) for each in reading.filesystems]

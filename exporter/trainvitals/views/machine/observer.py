@@ -1,7 +1,7 @@
 """The machine state, derived from collector readings and their recent history.
 
 The observer does not read collectors: it receives the result of every scrape, and returns the
-machine state on request. The observer's memory use is bounded, however many devices, runs and
+machine state on request. The observer's memory use is bounded, even if many devices, runs and
 containers are added and removed.
 """
 
@@ -38,7 +38,7 @@ class Report(CollectorReport, Protocol):
 
     @property
     def seconds(self) -> float | None:
-        """The duration of the collector's latest reading in seconds; None if it is unknown."""
+        """The seconds that the collector's latest reading took; None if the time is unknown."""
         ...
 
     @property
@@ -95,7 +95,7 @@ class Observer:
         """Add the result of a scrape to the history.
 
         Args:
-            seen: The result of the scrape; a result that is passed twice counts once.
+            seen: The result of the scrape. If a result is passed a second time, it is ignored.
             time: The time of the scrape, in Unix seconds.
         """
         if seen is self._noted:
@@ -137,7 +137,7 @@ class Observer:
     def _draw_runs(
         self, seen: Scrape, draw: Callable[[Mapping[str, object]], Drawn]
     ) -> tuple[Drawn, list[tuple[str, Exception]]]:
-        """Return the result of `draw`, without the runs on which `draw` fails, and these runs."""
+        """Return the result of `draw` without the runs that make `draw` fail, and these runs."""
         reading = take(seen.readings, "training", RunsReading)
 
         def draw_some(names: Sequence[str]) -> Drawn:
@@ -178,7 +178,7 @@ class Observer:
         )
 
     def judge(self, seen: Scrape, time: float, alerts: Alerts) -> Judgement:
-        """Return the problems and the missing sources, which the machine state also contains.
+        """Return the problems and the missing sources, as contained in the machine state.
 
         Args:
             seen: The result of the scrape.
@@ -225,7 +225,10 @@ class Observer:
 
 
 def _order_alerts(fired: Iterable[Alert], troubles: Sequence[Trouble]) -> tuple[Alert, ...]:
-    """Return the alerts sorted by severity, and then in the order of the equivalent problems."""
+    """Return the alerts, first those of this machine, the most severe first.
+
+    Alerts of the same severity have the order of the equivalent problems.
+    """
     severities: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)}
     places = {(trouble.alert, trouble.subject): at for at, trouble in enumerate(troubles)}
 

@@ -1,10 +1,10 @@
 """The state of a machine at one time, as the live page and `trainvitals top` show it.
 
-All values are in base units. None means that a value is unknown; an unknown value is shown as a
+All values are in base units. None means that a value is unknown. An unknown value is shown as a
 gap, never as 0. A trace covers the past 15 minutes in `TRACE_POINTS` steps of `TRACE_STEP_SECONDS`,
-the oldest first; each point is the mean of the readings in a step, or None if these readings had no
+the oldest first. Each point is the mean of the readings in a step, or None if these readings had no
 value. The point of a step without a reading is interpolated if the readings before and after the
-step are at most a minute apart, and None otherwise.
+step are at most a minute apart; otherwise, the point is None.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Accelerator:
         memory_trace: The trace of the share of device memory in use, from 0 to 1.
         temperature_trace: The trace of the chip temperature, in degrees Celsius.
         power_trace: The trace of the power draw, in watts.
-        idle: The reason why the device is idle although it is held; None if the device is in use or
-            not held.
+        idle: The reason why the device is idle although a process holds the device; None if the
+            device is in use or no process holds the device.
     """
 
     kind: str
@@ -147,8 +147,8 @@ class Laggard:
 
     Attributes:
         rank: The rank's number, as text.
-        slowdown_ratio: The duration of the rank's own part of a step, relative to the fastest rank
-            on this machine: 1.3 means 30 % longer.
+        slowdown_ratio: The duration of the rank's own work in a step, relative to the fastest rank
+            on this machine. For example, 1.3 means 30 % longer.
         phase: The part of a step in which the rank falls behind: `data_wait`, `h2d`, `forward` or
             `optimizer`; an empty string if this part is unknown.
     """
@@ -179,7 +179,7 @@ class Run:
             in Unix seconds.
         ended: The end of the run's last rank, in Unix seconds; None while a rank is alive.
         ending: How the run, or the first of its ranks that died, ended: a few words with the exit
-            code or signal; an empty string while all ranks are alive.
+            code or signal; an empty string while a rank is alive and no rank has died.
         stalled_seconds: The time since the run's last progress; None if the run is not stalled.
         step: The run's current step.
         steps: The total number of steps in the run.
@@ -287,7 +287,7 @@ class Filesystem:
         files_free_ratio: The share of inodes that is free; None if the file system does not count
             inodes.
         is_readonly: Whether the file system is read-only; None if the file system does not respond.
-        trouble: The reason why the file system could not be read; an empty string if it was read.
+        trouble: The reason why the file system could not be read; an empty string after a success.
     """
 
     mountpoint: str
@@ -318,7 +318,8 @@ class Host:
         disk_written_bytes_per_second: The bytes written to all disks per second.
         received_bytes_per_second: The bytes received by all physical interfaces per second.
         transmitted_bytes_per_second: The bytes transmitted by all physical interfaces per second.
-        filesystems: The file systems, first unresponsive ones, then the others, the fullest first.
+        filesystems: The file systems, the fullest first; unresponsive file systems precede all
+            others.
         cpu_trace: The trace of CPU utilization, in percent.
         memory_trace: The trace of the share of RAM in use, from 0 to 1.
         booted: The time at which the machine booted, in Unix seconds.

@@ -57,7 +57,7 @@ TONES: Mapping[str, Tone] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Memory:
-    """The recent history of one rank: the time spent waiting, training and in other phases.
+    """The recent history of one rank: the seconds spent waiting, training and in other phases.
 
     Attributes:
         start: The rank's start time, which distinguishes a restarted rank from its predecessor.
@@ -110,7 +110,7 @@ class Runs:
             return
         losses: dict[str, list[float]] = {}
         for rank in reading.ranks:
-            # `draw` reports a rank that fails here.
+            # If this call fails for a rank, `draw` reports the error.
             attempt(rank.run, partial(self._note_rank, rank, time, losses))
         for run, values in losses.items():
             self._traces.add(run, sum(values) / len(values))
@@ -177,10 +177,10 @@ class Runs:
 def add_runs(
     work: Mapping[str, Work], reading: RunsReading, habits: Mapping[str, Mapping[str, Habit]]
 ) -> dict[str, Work]:
-    """Return the recent work of accelerators, with the phases of the accelerators' runs added.
+    """Return the recent work of accelerators, completed with data about the runs that hold them.
 
-    A rank that holds several accelerators, or whose accelerators are unknown, counts for each
-    accelerator that no other rank holds alone.
+    If a rank holds several accelerators, or if its accelerators are unknown, its phases count for
+    each accelerator that no other rank holds alone.
     """
     living = [rank for rank in reading.ranks if rank.ending is None]
     own: dict[str, list[float]] = {}
@@ -206,7 +206,7 @@ def add_runs(
 
 
 def _has_failed(dead: Sequence[Ending]) -> bool:
-    """Return whether an exception ended each dead rank; the alert is then only a warning."""
+    """Return whether an exception ended every dead rank, so that the alert is only a warning."""
     return bool(dead) and all(end.reason == "exception" for end in dead)
 
 

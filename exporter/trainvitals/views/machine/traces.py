@@ -1,8 +1,8 @@
 """Keeps the last 15 minutes of the values that the page draws, in steps of `TRACE_STEP_SECONDS`.
 
-Each step contains the mean of the step's values. No reading is made only for a trace, so steps can
-be empty: a step whose readings had no value is a gap, and a step without a reading is interpolated
-if the steps with readings before and after it are at most `BRIDGED_STEPS` apart.
+Each step contains the mean of the step's values. A step whose readings had no value is a gap. No
+reading is made only for a trace, so a step may contain no reading. Such a step is interpolated if
+the steps with readings before and after it are at most `BRIDGED_STEPS` apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_READ, _NO_VALUE = 0, -1
 
 
 class _Ring:
-    """The sum and the count of one value's readings for each step."""
+    """The sum and the number of a value's readings in each step."""
 
     __slots__ = ("counts", "sums", "touched")
 
@@ -34,7 +34,7 @@ class _Ring:
 class Traces:
     """The traces of numbers, by key.
 
-    The trace of a number that has had no value for the length of a trace is removed.
+    A trace is removed after no value or gap has been added to it for 15 minutes.
 
     Args:
         most: The maximum number of keys; at the limit, a new key replaces the least recently
@@ -48,7 +48,11 @@ class Traces:
         self._slot = 0
 
     def advance(self, time: float) -> None:
-        """Advance to the step of a Unix time; clear all traces if the system clock was set back."""
+        """Advance to the step of a Unix time.
+
+        All traces are cleared if the system clock was set back, or if 15 minutes have passed since
+        the previous step.
+        """
         step = int(time // TRACE_STEP_SECONDS)
         if step == self._step:
             return

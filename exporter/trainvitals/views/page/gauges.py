@@ -109,7 +109,7 @@ def _gauge_power(device: Accelerator, label: str) -> Gauge:
     return Gauge("power", format_limited(device.power_watts, limit, "W"), svg)
 
 
-@lru_cache(maxsize=256)  # most values are unchanged a second later
+@lru_cache(maxsize=256)  # most values do not change within a second
 def _draw(
     trace: Trace,
     subject: str,

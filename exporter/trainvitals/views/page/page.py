@@ -1,8 +1,8 @@
 """The live page as HTML: the fragment that is replaced every second, and the document around it.
 
-`templates/fragment.html` and the templates that it includes show the fields of a `Picture`; values
-that are awkward to derive in a template come from `gauges.py` and `subjects.py`. Every text that a
-template writes is cleaned by `clean_text` and then escaped by Jinja2.
+`templates/fragment.html` and the templates that it includes show the fields of a `Picture`. Values
+that are difficult to derive in a template are computed in `gauges.py` and `subjects.py`. Every text
+that a template writes is cleaned by `clean_text` and then escaped by Jinja2.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def make_environment() -> Environment:
         headline=headline,
         subjects=subjects,
     )
-    # The same few chips are drawn many times, and a macro call takes longer than a cache lookup.
+    # A page contains the same few chips many times, and a macro is slower than a cache lookup.
     parts = environment.get_template("parts.html").module
     environment.globals["chip"] = lru_cache(maxsize=1024)(vars(parts)["chip"])
     return environment

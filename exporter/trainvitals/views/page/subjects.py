@@ -23,7 +23,7 @@ _SECTIONS: Mapping[SubjectKind, str] = {
 
 
 def list_findings(picture: Picture) -> Iterator[tuple[str, str, Tone]]:
-    """Yield the text, link target and tone of each problem and unknown, severe problems first."""
+    """Yield the text, link target and tone of each problem, and then of each unknown subject."""
     anchors = dict(_list_anchors(picture))
     for trouble in picture.troubles:
         kind = trouble.subject_kind
@@ -52,7 +52,7 @@ def anchor_container(container: Container) -> str:
 
 
 def label_device(device: Accelerator) -> str:
-    """Return the name of a device as people write it, such as `GPU 3`."""
+    """Return the display name of a device, such as `GPU 3`."""
     return f"{_KINDS.get(device.kind, device.kind)} {device.device}"
 
 

@@ -32,8 +32,8 @@ class Panel(NamedTuple):
     Attributes:
         title: The panel's title.
         unit: The unit of the panel's y axis.
-        columns: Patterns for column names, each with the name of the pattern's lines, in which `{}`
-            is replaced by the pattern's group.
+        columns: Patterns for column names, each with the name of the lines that the pattern
+            matches. In the name, `{}` is replaced by the pattern's group.
         highest: The upper end of the y axis; if None, the values determine the upper end.
         is_always_there: Whether the panel is drawn even if no column has values.
     """
@@ -215,7 +215,7 @@ def _draw_lines(axes: Axes, lines: Sequence[Line], highest: float | None) -> Non
 
 
 def _find_lonely(values: Sequence[float]) -> list[int]:
-    """Return the indices of values between two gaps, which are drawn as dots."""
+    """Return the indices of single values between two gaps; such values are drawn as dots."""
     known = [False, *map(math.isfinite, values), False]
     return [
         index
@@ -233,7 +233,7 @@ def _draw_frame(axes: Axes, panel: Panel, axis: Axis) -> None:
     axes.set_xmargin(0.01)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.ticklabel_format(style="plain", useOffset=False)
-    axes.tick_params(labelbottom=True)  # also if another panel is below
+    axes.tick_params(labelbottom=True)  # show the labels even if another panel is below
     axes.grid(visible=True, color="0.92", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

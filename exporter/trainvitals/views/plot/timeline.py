@@ -54,7 +54,7 @@ class Part:
     columns: Mapping[str, Sequence[float]]
 
     def first(self, column: str) -> float:
-        """Return the first known value in a column; infinity if the column has no known value."""
+        """Return the first known value in a column, or infinity if no value is known."""
         return next(filter(math.isfinite, self.columns.get(column, ())), math.inf)
 
 
@@ -65,7 +65,7 @@ class Axis:
     Attributes:
         label: The label of the axis.
         positions: The position on the axis of each row, for each file.
-        is_time: Whether the axis shows time, so that a pause between two files is a gap.
+        is_time: Whether the axis shows time, in which case a line is interrupted between two files.
     """
 
     label: str
@@ -74,7 +74,7 @@ class Axis:
 
 
 def read_part(path: Path, patterns: Collection[str]) -> Part:
-    """Read a file without incomplete rows, which are shorter than the header.
+    """Read a file, and omit incomplete rows, which are shorter than the header.
 
     Args:
         path: The path of the file.
@@ -106,7 +106,7 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream with a maximum size, which limits large files, also after decompression.
+    """A stream that fails if more than a maximum size is read, also after decompression.
 
     Args:
         source: The stream from which bytes are read.
@@ -117,7 +117,7 @@ class _Bounded(io.RawIOBase):
         self._left = _MOST_BYTES
 
     def readable(self) -> bool:
-        """Return True: the stream can be read."""
+        """Return True, because the stream can be read."""
         return True
 
     def seekable(self) -> bool:

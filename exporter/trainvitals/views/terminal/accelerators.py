@@ -135,7 +135,7 @@ def _trace_power(one: Accelerator) -> RenderableType:
 
 
 def _explain(one: Accelerator, picture: Picture) -> Text | None:
-    """Return why a device has no values and when it was last read; None if it has values."""
+    """Return why a device has no values, and the age of its last reading; None if it has values."""
     if one.state == "ok":
         return None
     lost = picture.find_troubles("accelerator", one.name, _LOST)

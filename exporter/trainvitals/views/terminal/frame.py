@@ -1,4 +1,4 @@
-"""Draws the screen, whose sections share the height by importance, and the output of `--once`."""
+"""Draws the screen and the output of `--once`; the sections share the height by importance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from trainvitals.views.terminal.view import Section, View
 
 NARROWEST, LOWEST = 40, 8
 _MOST_TROUBLE_LINES = 2
-# The section numbers of alerts, accelerators, runs, containers; then host, collectors, processes.
+# The sections that receive more lines first (alerts, accelerators, runs, containers), and the
+# sections that receive more lines after them (host, collectors, processes).
 _FIRST, _THEN = (7, 1, 2, 3), (5, 6, 4)
 _ENOUGH = 1 << 20
 _OLD = Style.parse("bright_black")
@@ -62,7 +63,7 @@ _MORE_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The state of the source of the machine state.
+    """The source of the machine state, and whether the source responds.
 
     Attributes:
         words: The name of the source, such as `exporter at http://gpu-07:9200`.
@@ -246,7 +247,7 @@ def _share_out(console: Console, sections: Sequence[Section], width: int, height
     """Return the height of each section: the minimum, plus further lines in order of importance."""
     least = [section.least for section in sections]
     heights = [0] * len(sections)
-    room = height - 1 if sum(least) > height else height  # one line names the hidden sections
+    room = height - 1 if sum(least) > height else height  # a line for hidden sections
     for at, want in enumerate(least):
         if want <= room:
             heights[at], room = want, room - want

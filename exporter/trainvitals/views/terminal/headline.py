@@ -23,7 +23,7 @@ Finding = tuple[str, str]
 
 
 def draw_headline(picture: Picture, width: int, *, most_lines: int | None = None) -> list[Text]:
-    """Return lines with the titles of the problems, the most severe first, and of the unknowns.
+    """Return lines with the titles of the problems, most severe first, and of unknown subjects.
 
     Args:
         picture: The machine state to draw.
@@ -69,7 +69,7 @@ def _list_troubles(picture: Picture) -> Iterator[Finding]:
 
 
 def _list_unknowns(picture: Picture) -> Iterator[Finding]:
-    """Yield the titles of the unknowns; for runs, the titles include the reasons."""
+    """Yield the titles of the unknown subjects; for runs, the titles include the reasons."""
     words = (
         clean_text(each.words if each.subject_kind == "run" else each.title)
         for each in picture.unknowns

@@ -28,7 +28,7 @@ def show_host(picture: Picture, *, lists_all: bool) -> Figures:
         lists_all: Whether this section is the only one on the screen.
     """
     figures = list(_list_figures(picture))
-    always = 2  # The values of CPU and memory precede values with a problem.
+    always = 2  # CPU and memory are always first, followed by the values with a problem.
     rest = sorted(figures[always:], key=lambda figure: _ORDER[figure.style])
     return Figures(5, "HOST", (*figures[:always], *rest), is_wide=lists_all)
 

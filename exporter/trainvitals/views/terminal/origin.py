@@ -17,9 +17,9 @@ from trainvitals.views.machine.observer import Observer
 from trainvitals.views.machine.picture import Picture
 from trainvitals.workers import attempt
 
-# The values of collectors that responded in time are shown.
+# The maximum time for a reading; after it, the values of the collectors that responded are shown.
 _PATIENCE_SECONDS = 3.0
-_SOON_SECONDS = 1.1  # rates require a second reading
+_SOON_SECONDS = 1.1  # rates require a second reading soon after the first
 
 
 class Origin(Protocol):
@@ -102,7 +102,7 @@ class News:
 
 
 class Watch:
-    """A separate thread that reads machine states, so that drawing never waits.
+    """A separate thread that reads machine states, so that the screen is drawn without waiting.
 
     Args:
         origin: The source of the machine states.

@@ -191,7 +191,7 @@ class Screen:
         self._terminal.leave()
 
     def _describe(self) -> Source:
-        """Return the source's state: the name, and the reason and start time of any silence."""
+        """Return the source and, if it does not respond, the reason and the last response time."""
         news, now = self._watch.news, self._clock()
         source = Source(
             f"{self._origin.words}, every {format_duration(self._look.interval_seconds)}", now=now

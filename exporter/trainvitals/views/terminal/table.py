@@ -1,4 +1,4 @@
-"""Sections of rows; on a small screen, unimportant columns and rows without problems are hidden.
+"""Sections of rows; a small screen hides unimportant columns and rows without problems first.
 
 Rich draws the table. This module chooses the columns, adds notes below rows, and appends the number
 of hidden rows to the first line of each section.
@@ -73,8 +73,8 @@ class Rows(Generic[Item]):
         columns: The columns from left to right; the first column is always shown.
         items: The items of the section; each item is one row.
         notes: A function that returns the lines below an item's row.
-        explain: A function that returns a text which replaces all columns except the first, or None
-            if the columns are shown.
+        explain: A function that returns a text to show instead of all columns except the first, or
+            None if the columns are shown.
         has_trouble: A function that returns whether an item takes precedence over other items if
             rows are hidden.
         empty: The text to show if there are no items.

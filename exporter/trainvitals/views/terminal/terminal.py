@@ -66,7 +66,7 @@ class Terminal(TextIOBase):
         return columns or 80, lines or 24
 
     def isatty(self) -> bool:
-        """Return True: the screen is a terminal."""
+        """Return True, because the screen is a terminal."""
         return True
 
     def enter(self) -> None:
@@ -102,7 +102,7 @@ class Terminal(TextIOBase):
             raise TerminalGoneError from error
 
     def write(self, text: str) -> int:
-        """Write the whole text, or nothing after a signal has interrupted a blocked write.
+        """Write the whole text; after a signal has interrupted a blocked write, write nothing.
 
         Raises:
             TerminalGoneError: The terminal was closed.
@@ -157,7 +157,7 @@ class Terminal(TextIOBase):
 
 
 def make_console(file: IO[str] | Terminal, colors: ColorSystem | None, *, width: int) -> Console:
-    """Return a console whose capabilities depend neither on the environment nor on the file.
+    """Return a console; its capabilities do not depend on the environment or on the file.
 
     Args:
         file: The file to which the console writes.
@@ -222,11 +222,11 @@ def is_ascii(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def catch_signals(wake: int, terminal: Terminal) -> Iterator[None]:
-    """Write the numbers of received signals to a descriptor, which is read by the main loop.
+    """Write the numbers of received signals to a descriptor that the main loop reads.
 
     Args:
         wake: The non-blocking descriptor to which the signal numbers are written.
-        terminal: The terminal, to which a write may be blocked when a signal arrives.
+        terminal: The terminal. A write to the terminal may be blocked when a signal arrives.
     """
     own = {number: signal.signal(number, _ignore) for number in SIGNALS}
     for number in ENDING:

@@ -157,10 +157,10 @@ def _scroll(view: View, key: Key, section: Section, page: int) -> View:
 
 
 def read_keys(typed: str) -> tuple[list[Key], str]:
-    """Return the keys in typed characters, and an incomplete escape sequence at the end.
+    """Return the keys that typed characters represent, and an incomplete sequence at the end.
 
-    A lone escape character may also begin an escape sequence: only if no character follows, the
-    escape key was pressed; see `end_keys`.
+    An escape character at the end may be the escape key or the beginning of an escape sequence. If
+    no further character follows, the escape key was pressed; see `end_keys`.
     """
     begun = _BEGUN.search(typed)
     rest = begun[0] if begun else ""

@@ -166,7 +166,7 @@ BARS = Format(
         ),
         line(rf"{_BAR}, (?P<pairs>[A-Za-z_].*)", "%|", repeats=True),
         line(rf"(?<!\d)<epoch_step>it {_TIMES}, (?P<pairs>[A-Za-z_].*)", "it [", repeats=True),
-        # The step bar of the Hugging Face Trainer; the bar counts once the run has logged a loss.
+        # The step bar of the Hugging Face Trainer, which is used once the run has logged a loss.
         line(
             rf"^\s*\d{{1,3}}%\|[^|]*\| *<bar_step>/<bar_steps> {_TIMES}\]\s*$", "%|", repeats=True
         ),

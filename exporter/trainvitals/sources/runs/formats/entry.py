@@ -7,8 +7,8 @@ group that matches a count, and `<pairs>` for a group that matches the rest of t
 add it to `FORMATS`; a test reads its example.
 
 A matching line must contain the first text in the argument `contains` of `line`. Lines are searched
-for these texts before any expression is tried, so a format costs little if its first text is also
-the first text of other formats, such as `oss` for losses and `poch` for epochs.
+for these texts before any expression is tried. A format therefore costs little if its first text is
+also the first text of other formats, such as `oss` for losses and `poch` for epochs.
 """
 
 from __future__ import annotations
