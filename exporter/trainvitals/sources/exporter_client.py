@@ -235,7 +235,7 @@ class ExporterClient:
             connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        # urllib would send the request to a proxy that the environment specifies.
+        # `urllib` is not used, because it would use a proxy from the environment.
         host, port, timeout = self.address.host, self.address.port, _PATIENCE_SECONDS
         if self._context is None:
             return http.client.HTTPConnection(host, port, timeout=timeout)

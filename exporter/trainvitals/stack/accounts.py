@@ -184,7 +184,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 
 def _give(directory: Path, account: Account) -> None:
-    """Make an account the owner of a directory and of the files of root in the directory.
+    """Make an account the owner of a directory and of all files below it that root owns.
 
     The account's programs may change the directory at the same time. Therefore, no symbolic link is
     followed, and a file with several hard links keeps its owner, because the file may also be in

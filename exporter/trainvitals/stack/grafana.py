@@ -15,7 +15,7 @@ from trainvitals.stack.settings import Settings
 
 HEALTH = "/api/health"
 
-# From version 13.1, Grafana's own package stores the data source plug-ins outside the home path.
+# From 13.1, Grafana's own package stores the data source plug-ins outside its home directory.
 _BUNDLED_PLUGINS = Path("/var/lib/grafana/plugins-bundled")
 
 
@@ -38,7 +38,7 @@ def plan_grafana(
         provisioning: The directory of Grafana's provisioning files.
         password: The file with the password of the user `admin`.
         root_url: The URL at which users open Grafana.
-        bundled_plugins: The directory in which a Grafana package may keep the data source plug-ins.
+        bundled_plugins: The directory in which a Grafana package may store data source plug-ins.
     """
     data, port = settings.state_dir / "grafana", settings.grafana_port
     host = find_host(settings.bind_address)

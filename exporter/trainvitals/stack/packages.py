@@ -84,11 +84,11 @@ GRAFANA = Package(
     aliases=("grafana-server",),
     folder="usr/share/grafana/bin",
     places=("usr/sbin", "usr/share/grafana/bin"),
-    # The first version whose own packages know all settings that the dashboards use, except for the
-    # treatment of zeros in tooltips, the colour of a changed percentage, and preloading.
+    # The first version whose own packages support all settings of the dashboards, except for the
+    # treatment of zeros in tooltips, the color of a changed percentage, and preloading.
     oldest=(10, 4),
-    # The dashboards were checked in 12.4. In 13, the data source is a plug-in that Grafana tries to
-    # update.
+    # The dashboards were checked with version 12.4. In version 13, the data source is a
+    # plug-in that Grafana tries to update.
     downloaded=((12, 4), (13, 0)),
     repository=Repository("https://apt.grafana.com", "B53AE77BADB630A683046005963FA27710458545"),
     linker="musl",

@@ -86,7 +86,7 @@ def _raise(act: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Enter the mount namespace and execute the program; return an exit code after a failure."""
+    """Enter the mount namespace and execute the program; return an exit code if this fails."""
     if len(words) < _LEAST_WORDS:
         sys.stderr.write("usage: privateview HOLD NAME DIRECTORY PROGRAM [ARGUMENT]...\n")
         return _CANNOT

@@ -1,7 +1,7 @@
 """The stack's Compose project: the directory, the files and the variables.
 
-In a checkout, the project directory is the checkout. For an installed package, the directory is
-`compose/` in the state directory, created from the files in the package.
+In a checkout, the project directory is the checkout. For an installed package, the project
+directory is `compose/` in the state directory, which is created from the files in the package.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _restore_edit(shipped: Path, path: Path, edited: str | None) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a source over a target, world-readable, without replacing mounted directories."""
+    """Copy a file or a directory tree and make it world-readable; keep mounted directories."""
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -206,7 +206,7 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
         "BUILDKIT_PROGRESS": "plain",
     }
     if is_loopback_name(bind) and not given.get(ALLOWED_HOST_VARIABLE):
-        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # no other name leads to the published port
+        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # only this name reaches the published port
     urls = {
         "GRAFANA_URL": settings.grafana_port,
         "PROMETHEUS_EXTERNAL_URL": settings.prometheus_port,

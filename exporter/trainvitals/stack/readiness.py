@@ -1,4 +1,4 @@
-"""Waits until the stack is ready, and until a program has reloaded its configuration."""
+"""Waits until the stack is ready, or until a program has reloaded its configuration."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READING = re.compile(
 def wait_until_all_work(
     state_dir: Path, programs: tuple[Program, ...], report: Report, timeout_seconds: float
 ) -> None:
-    """Wait until programs are ready, targets are scraped, and rules and Alertmanager work.
+    """Wait until programs are ready, targets are scraped, and rules have been evaluated.
 
     Args:
         state_dir: The state directory.
@@ -52,8 +52,8 @@ def wait_until_all_work(
         timeout_seconds: The timeout for all programs together, in seconds.
 
     Raises:
-        StackError: A program exited, is not ready in time or is not scraped in time; a rule cannot
-            be evaluated; or Prometheus does not find the Alertmanager.
+        StackError: A program exited, is not ready in time or is not scraped in time; the rules have
+            not been evaluated in time; or Prometheus does not find the Alertmanager.
     """
     deadline = time.monotonic() + timeout_seconds
     for program in programs:
@@ -78,7 +78,7 @@ def wait_until_all_work(
 
 
 def announce(program: Program, report: Report) -> None:
-    """Report that a program is ready, and whether a Grafana is too old for the dashboards."""
+    """Report that a program is ready, and warn of a Grafana that is too old for the dashboards."""
     report(f"{program.name} is ready at {program.address}")
     if program.name == "grafana" and (complaint := explain_version(program)):
         report(complaint)
@@ -92,13 +92,13 @@ def wait_for_prometheus(
     Args:
         prometheus: The program entry of Prometheus, which is ready.
         report: Called with each line of progress.
-        deadline: The time of the monotonic clock at which the wait ends, in seconds.
+        deadline: The time at which the wait ends, in seconds of the monotonic clock.
         hint: The location of the program's log, for error messages.
         has_alertmanager: Whether the stack has an Alertmanager.
 
     Raises:
         StackError: A target cannot be scraped, the rules are not evaluated, or Prometheus does not
-            find the Alertmanager.
+            find the Alertmanager. A rule whose evaluation fails is only reported.
     """
     _wait_for_targets(prometheus, report, deadline, hint)
     if has_alertmanager:
@@ -122,7 +122,7 @@ def _wait_for_targets(prometheus: Program, report: Report, deadline: float, hint
 
 
 def _wait_for_second_scrape(prometheus: Program, deadline: float) -> None:
-    """Wait for the second scrape of the targets, which rates and averages require."""
+    """Wait for a second scrape of the exporter, because rates and averages require two samples."""
     query = 'count_over_time(up{job="trainvitals"}[5m]) > 1'
     while time.monotonic() <= deadline:
         if has_result(query, prometheus.port, prometheus.host):
@@ -138,7 +138,7 @@ def _wait_for_alertmanager(prometheus: Program, deadline: float, hint: str) -> N
 
 
 def _wait_for_rules(prometheus: Program, report: Report, deadline: float, hint: str) -> None:
-    """Wait until every rule has been evaluated, which takes at most one evaluation interval."""
+    """Wait until every rule has been evaluated; this takes at most one evaluation interval."""
     while True:
         rules = read_rules(prometheus.port, prometheus.host)
         broken = [rule for rule in rules.unhealthy if rule.error] if rules else []
@@ -189,9 +189,8 @@ def reload_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
         if program.name in RELOADS and pid is not None:
             reload_program(
                 program,
-                # The signal is SIGHUP because Prometheus' /-/reload requires
-                # --web.enable-lifecycle, which also allows everyone who can reach the port to stop
-                # Prometheus with /-/quit.
+                # SIGHUP is used because Prometheus' /-/reload requires --web.enable-lifecycle. With
+                # that flag, everyone who can reach the port can also stop Prometheus with /-/quit.
                 partial(os.kill, pid, signal.SIGHUP),
                 hint=f"read {program.log(state_dir)}",
             )
@@ -222,7 +221,7 @@ def reload_program(
         now = _read(program)
         if now and before and now.succeeded_at != before.succeeded_at:
             return
-        # A second consecutive failure changes none of the metrics.
+        # If the previous reload also failed, a failure changes none of the metrics.
         if now and before and before.is_successful and not now.is_successful:
             break
         time.sleep(_STEP_SECONDS)
@@ -232,7 +231,7 @@ def reload_program(
 
 
 def _read(program: Program) -> _Reload | None:
-    """Return the result of the last reload in a program's metrics; None if the metrics lack it."""
+    """Return the last reload's result from a program's metrics; None if it is not available."""
     page = fetch_page(program.port, "/metrics", host=program.host)
     found = dict(_READING.findall(page.decode("utf-8", "replace"))) if page else {}
     if len(found) < len(RELOADS):

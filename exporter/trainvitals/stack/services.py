@@ -1,4 +1,4 @@
-"""The Compose project's images and containers, and Docker's errors as one line each."""
+"""Manages the Compose project's images and containers, and explains Docker's errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Container:
 
     @property
     def condition(self) -> str:
-        """The container's health if it is running and has a health check; otherwise its state."""
+        """The state of the container, or its health if it is running but not healthy."""
         return self.state if self.state != "running" or self.is_healthy else self.health
 
     @property
@@ -95,7 +95,7 @@ def list_containers(project: Project) -> tuple[Container, ...]:
 
 
 def _read_rows(text: str) -> Iterator[_Row]:
-    # Compose prints one list up to version 2.20, and one object per line in later versions.
+    # Up to version 2.20, Compose prints one list; later versions print one object per line.
     try:
         for line in text.splitlines():
             parsed = json.loads(line)
@@ -118,7 +118,7 @@ class Image:
     """The container image of a Compose service.
 
     Attributes:
-        name: The name of the image with the tag.
+        name: The name of the image, including the tag.
         is_built: Whether the image is built locally instead of pulled.
     """
 
@@ -148,7 +148,7 @@ def list_images(project: Project) -> Mapping[str, Image]:
 
 
 def pull_images(project: Project, images: Mapping[str, Image], report: Report) -> None:
-    """Pull the missing images, except those that are built locally.
+    """Pull the missing images, except images that are built locally.
 
     Raises:
         StackError: An image cannot be pulled.

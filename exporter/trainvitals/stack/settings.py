@@ -37,8 +37,8 @@ class Settings:
         alertmanager_port: The port on which Alertmanager listens.
         grafana_port: The port on which Grafana listens.
         bind_address: The address on which every program listens.
-        way: The way in which the stack is run: `compose`, `native`, or `auto` (Compose if an engine
-            responds, otherwise native processes).
+        way: How the stack is run: `compose`, `native`, or `auto` (Compose if an engine responds,
+            otherwise native processes).
         variables: The variables in the environment and in `.env`.
     """
 
@@ -50,7 +50,7 @@ class Settings:
     grafana_port: int = GRAFANA_PORT
     bind_address: str = BIND_ADDRESS
     way: Way = "auto"
-    # Excluded from the repr, because the variables contain secrets that must not be logged.
+    # The repr omits the variables, because they contain secrets that must not be logged.
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -69,7 +69,7 @@ def read_settings(
 
     Args:
         environ: The environment variables; an empty value counts as not set.
-        dotenv: The path of a file with `KEY=VALUE` lines, which need not exist; None to read no
+        dotenv: The path of a file with `KEY=VALUE` lines. The file may be missing; None to read no
             file.
         exporter_port: The value of the flag for the exporter's port; None if the flag is not set.
         prometheus_port: The value of the flag for Prometheus' port; None if the flag is not set.
@@ -121,16 +121,16 @@ def _pick_way(text: str) -> Way:
     for way in get_args(Way):
         if way == text:
             return cast("Way", way)
-    # A value in .env may be a secret that was written after the wrong name.
+    # The value is not shown, because it may be a secret that was assigned to the wrong name.
     raise ConfigurationError(f"STACK_WAY is unknown: set it to one of {', '.join(get_args(Way))}")
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
     """Read a file of `KEY=VALUE` lines, in Docker Compose's syntax.
 
-    Empty lines and comments are skipped, `export` before a key is allowed, quotes around a value
-    are removed, and ` #` after an unquoted value begins a comment; `#` without a preceding space is
-    part of the value, as in `SLACK_CHANNEL=#training`.
+    Empty lines and comments are skipped, `export` before a key is allowed, and quotes around a
+    value are removed. ` #` after an unquoted value begins a comment. A `#` without a preceding
+    space is part of the value, as in `SLACK_CHANNEL=#training`.
 
     Returns:
         The values by key; an empty dictionary if the file does not exist.

@@ -42,7 +42,7 @@ class ProgramStatus:
         state: `running`, `stopped`, `unsupervised` (running without the supervisor), or another
             state that supervisord or Docker reports, such as starting, backoff, exited or fatal.
         pid: The process ID; None for a stopped program and for a container.
-        address: The program's URL, to open in a browser.
+        address: The URL at which a browser can open the program.
         answers: Whether the program is ready.
     """
 
@@ -84,9 +84,10 @@ class StackStatus:
 
     @property
     def fine(self) -> bool:
-        """Whether all programs are ready, all targets are scraped, and alerts reach Alertmanager.
+        """Whether all programs are ready, all targets are scraped, and all rules are healthy.
 
-        Firing alerts are ignored, because they do not indicate a fault of the stack.
+        If the stack has an Alertmanager, Prometheus must also send alerts to it. Firing alerts are
+        ignored, because they do not indicate a fault of the stack.
         """
         return (
             all(program.state == "running" and program.answers for program in self.programs)
@@ -105,7 +106,7 @@ class StackStatus:
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Return the status of the native stack, read from the addresses of the last start."""
+    """Return the status of the native stack, using the addresses from the last start."""
     programs = load_programs(settings.state_dir) or expected_programs(settings)
     states = {state.name: state for state in _find_states(settings.state_dir)}
     described = {each.name: _describe_program(each, states.get(each.name)) for each in programs}
@@ -152,7 +153,7 @@ def format_table(status: StackStatus, *, now: datetime | None = None) -> str:
 
     Args:
         status: The status of the stack.
-        now: The time to which ages refer; None for the current time.
+        now: The time relative to which ages are calculated; None for the current time.
     """
     parts = [_format_programs(status.programs)]
     if all(program.state == "stopped" for program in status.programs):
@@ -203,7 +204,7 @@ def _format_summary(status: StackStatus) -> list[str]:
 
 
 def _format_unread(status: StackStatus) -> list[str]:
-    """Return lines about run logs that are not understood and about flags that match no file."""
+    """Return the lines about run logs that are not understood and flags that match no file."""
     unread = {
         "not understood": (status.files_not_understood, "file"),
         "without a file": (status.globs_unmatched, "flag"),

@@ -76,7 +76,7 @@ class ProcessState:
         name: The program's name.
         state: The state's name in supervisord in lower case: running, starting, backoff, fatal,
             exited, …
-        pid: The process ID of the program; None while the program does not run.
+        pid: The process ID of the program; None while the program is not running.
     """
 
     name: str
@@ -87,17 +87,16 @@ class ProcessState:
 def start_supervisor(
     state_dir: Path, programs: tuple[Program, ...], environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Start supervisord with the programs and wait until supervisord responds.
+    """Start supervisord, which starts the programs, and wait until supervisord has started.
 
     Raises:
         ConfigurationError: A path contains characters that supervisord's configuration forbids.
         StackError: supervisord cannot be started.
     """
-    # The directories are created here, because the programs would use the default mode.
+    # The programs would create these directories with the default mode.
     for directory in ("logs", *(DATA[each.name] for each in programs if each.name in DATA)):
         make_private(state_dir / directory)
-    # If this process runs under another supervisord, the variables of the other supervisord must
-    # not be inherited.
+    # This process may run under another supervisord, whose variables must not be inherited.
     inherited = {name: value for name, value in environ.items() if name[:11] != "SUPERVISOR_"}
     write_private(state_dir / _CONFIG, render_config(programs))
     result = subprocess.run(
@@ -162,7 +161,7 @@ def _format_environment(environment: Mapping[str, str]) -> str:
 
 
 def ask_states(state_dir: Path) -> tuple[ProcessState, ...] | None:
-    """Request the states of the supervisor's programs.
+    """Return the states of the programs that the supervisor runs.
 
     Returns:
         The state of each program; None if no supervisor responds.
@@ -229,11 +228,11 @@ class _Connection(http.client.HTTPConnection):
 
 
 def find_processes(state_dir: Path) -> dict[psutil.Process, str]:
-    """Find the stack's processes for a state directory.
+    """Return the processes of the stack with the given state directory.
 
     Returns:
-        The name of the program for each process; the name is `supervisord` for the supervisor
-        itself.
+        The processes, with the name of each process's program; the supervisor's name is
+        `supervisord`.
     """
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     named = {
@@ -255,8 +254,9 @@ def _read_name(process: psutil.Process, state_dir: Path) -> str | None:
 
 
 def _sees_same_files(process: psutil.Process, state_dir: Path) -> bool:
-    # For a process in a container, the same path may denote another directory, and the process may
-    # belong to another stack; a program with a private view of `/usr/share` belongs to this stack.
+    # In a container, the same path may denote another directory, so that a process in the container
+    # may belong to another stack. A program with a private view of `/usr/share` belongs to this
+    # stack.
     return Path(f"/proc/{process.pid}/root{state_dir}").samefile(state_dir)
 
 
@@ -266,7 +266,7 @@ def terminate_processes(
     """Terminate processes, and kill the processes that do not exit in time.
 
     Returns:
-        The processes that are still alive afterwards.
+        The processes that are still alive after both signals.
     """
     for process in processes:
         _signal(process, "terminate")

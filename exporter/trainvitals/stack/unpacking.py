@@ -1,8 +1,8 @@
 """Downloads and unpacks packages without root, and tests their programs.
 
-Grafana's programs are linked with musl, a package on which Grafana's package depends. If the system
-lacks musl's dynamic linker, musl is unpacked beside the programs, and a script starts each program
-with that linker.
+Grafana's programs are linked with musl, and Grafana's package depends on the package `musl`. If the
+system lacks musl's dynamic linker, musl is unpacked beside the programs, and a script starts each
+program with that linker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainvitals.stack.packages import Package
 
 Report = Callable[[str], None]
 
-# Files that make up two thirds of the unpacked size and that no program reads.
+# Files that no program reads, and that make up two thirds of the unpacked size.
 _UNREAD = ("usr/share/doc", "usr/share/javascript/moment-timezone/data")
 
 _ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
@@ -46,7 +46,7 @@ def fetch_package(
 ) -> None:
     """Download and unpack a package, and test its programs.
 
-    Downloads are kept until they are unpacked, so that another attempt can reuse them.
+    A downloaded file is kept until it is unpacked, so that another attempt can reuse the file.
 
     Args:
         package: The package, which is unpacked to a directory with its name.
@@ -92,7 +92,7 @@ def _unpack(downloads: Path, unpacked: Path, environ: Mapping[str, str]) -> None
 def _provide_linker(
     program: Path, package: Package, unpacked: Path, system: Apt, environ: Mapping[str, str]
 ) -> None:
-    """Unpack the package of a dynamic linker for a program whose linker this machine lacks."""
+    """Provide a program with its dynamic linker from a package if this machine lacks the linker."""
     linker = _find_missing_linker(program) if program.exists() else None
     if linker is None:
         return
@@ -109,7 +109,7 @@ def _find_missing_linker(program: Path) -> Path | None:
 
 
 def _read_linker(program: Path) -> Path | None:
-    """Return the dynamic linker named in a 64-bit ELF file; None if the file names no linker."""
+    """Return the dynamic linker that a 64-bit ELF file names; None if the file names no linker."""
     with program.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         if len(header) < _HEADER_BYTES or not header.startswith(_ELF_64_LITTLE_ENDIAN):

@@ -44,11 +44,10 @@ def choose_way(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
 ) -> RunningWay:
-    """Return the way in which the stack is to run: the requested way, or a choice for `auto`.
+    """Return how to run the stack: in the requested way, or in the way chosen for `auto`.
 
-    For `auto`, the result is Compose if a Docker engine responds, and otherwise native processes.
-    Native processes are also chosen if Docker cannot grant containers access to the machine's
-    accelerators.
+    For `auto`, the result is Compose if a Docker engine responds and Docker can grant containers
+    access to the machine's accelerators. Otherwise, the result is native processes.
 
     Args:
         settings: The settings, which contain the requested way.
@@ -79,7 +78,7 @@ def choose_way(
 def bring_up(settings: Settings, *, report: Report) -> None:
     """Start the stack in the chosen way, and wait until the stack is ready.
 
-    A stack that runs in the other way is stopped first.
+    If the stack already runs in the other way, it is stopped first.
 
     Args:
         settings: The stack's ports, directories, variables and requested way.
@@ -114,7 +113,7 @@ def take_down(settings: Settings, *, report: Report) -> None:
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Return the status of the stack, which runs in Compose or as native processes.
+    """Return the status of the stack, in Compose or as native processes.
 
     Raises:
         StackError: The state directory belongs to another user.
@@ -139,7 +138,7 @@ def follow_logs(settings: Settings, *, lines: int = 40) -> None:
 
 
 def load_way(state_dir: Path) -> RunningWay:
-    """Return the way in which the stack was last started; `native` before the first start."""
+    """Return how the stack was last started: `compose` or `native`; `native` if never started."""
     try:
         word = (state_dir / _FILE).read_text(encoding="utf-8").strip()
     except OSError:

@@ -12,8 +12,7 @@ from pathlib import Path
 from trainvitals.errors import StackError
 from trainvitals.units import format_bytes
 
-# The order of magnitude of the space that Prometheus preallocates for its write-ahead log and
-# chunks.
+# Prometheus preallocates about this much space for its write-ahead log and chunks.
 LEAST_FREE_BYTES = 200_000_000
 
 
@@ -65,7 +64,7 @@ def require_readable(state_dir: Path) -> None:
 
 @contextmanager
 def hold_lock(state_dir: Path) -> Iterator[None]:
-    """Create the state directory if it does not exist, and hold its lock.
+    """Create the state directory if it is missing, and hold the directory's lock.
 
     Raises:
         StackError: The directory cannot be written.
@@ -122,7 +121,7 @@ def require_free_space(
     """Check that a file system has enough free space.
 
     Raises:
-        StackError: Less than `least_bytes` are free; the message ends with the remedy.
+        StackError: Fewer than `least_bytes` bytes are free; the message ends with the remedy.
     """
     with as_stack_errors(directory):
         free = shutil.disk_usage(directory).free

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AccumulatedStep:
-    """The totals of the batches that have been added to an optimizer step so far.
+    """The totals of the batches in an optimizer step so far.
 
     Attributes:
         learning_rate: The learning rate of the first parameter group; None if the learning rate is
@@ -46,8 +46,8 @@ class AccumulatedStep:
 
         Args:
             monitor: The monitor in which the step is recorded.
-            parts: The number by which each batch loss was divided; it can differ from the number of
-                batches added.
+            parts: The number by which each batch loss was divided. The number of batches added may
+                differ.
             global_step: The number of the optimizer step.
         """
         loss: Tensor | None = None

@@ -1,10 +1,10 @@
-"""Alerts inside the training process: each alert is raised once and later cleared.
+"""Alerts in the training process; an alert is raised once, and cleared later.
 
     condition               raised                          cleared
     memory, I/O wait,       immediately                     slightly below the threshold, so that a
     GPU temperature                                         fluctuating value raises one alert only
-    GPU underutilised       after `alert_seconds` of        after a quarter of `alert_seconds` of
-                            continuously low utilisation    sufficient utilisation
+    GPU underutilized       after `alert_seconds` of        after a quarter of `alert_seconds` of
+                            continuously low utilization    sufficient utilization
                             while the run trains
 
 A reading whose value is missing or NaN neither raises nor clears an alert.
@@ -26,16 +26,15 @@ _TEMPERATURE_MARGIN_CELSIUS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds beyond which a value raises an alert; a threshold of None disables the alert.
+    """The thresholds beyond which values raise alerts; a threshold of None disables its alert.
 
     Attributes:
-        gpu_utilization_percent: The GPU utilisation, in percent, below which a GPU is
-            underutilised.
-        memory_percent: The percentage of memory in use above which memory use is alarming.
+        gpu_utilization_percent: The utilization, in percent, below which a GPU is underutilized.
+        memory_percent: The percentage of used memory above which memory use is alarming.
         io_wait_percent: The percentage of time spent waiting for data above which the wait is
             alarming.
-        temperature_celsius: The temperature above which a GPU is too hot.
-        alert_seconds: The time for which a GPU must be underutilised before the alert is raised.
+        temperature_celsius: The temperature above which a GPU is too hot, in degrees Celsius.
+        alert_seconds: The time for which a GPU must be underutilized before the alert is raised.
     """
 
     gpu_utilization_percent: float | None = 50.0
@@ -51,10 +50,10 @@ class Finding:
 
     Attributes:
         name: The name of the condition, one of `runfile.ALERTS`.
-        subject: The subject that distinguishes conditions with the same name, such as a GPU.
+        subject: The device that distinguishes conditions with the same name, such as a GPU.
         text: The alert message, which contains the value.
         is_alarming: Whether the value is beyond the threshold.
-        is_clear: Whether the value is within the threshold by at least the margin.
+        is_clear: Whether the value is so far within the threshold that the alert may be cleared.
         raise_seconds: The time for which the value must be alarming before the alert is raised.
         clear_seconds: The time for which the value must be clear before the alert is cleared.
     """
@@ -85,10 +84,10 @@ class Changes:
 
 
 class Alerts:
-    """A record of the conditions that are currently raised as alerts.
+    """The state of the alerts: the conditions that are currently raised.
 
     Args:
-        clock: A monotonic clock, in seconds; the clock may stop while no values are compared.
+        clock: A monotonic clock, in seconds. It may be stopped while no values are compared.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,7 +101,7 @@ class Alerts:
         return frozenset(name for name, _ in self._raised)
 
     def judge(self, findings: Iterable[Finding]) -> Changes:
-        """Return the alerts that the findings of one reading raise or clear."""
+        """Return the alerts that are raised or cleared by the findings of one reading."""
         now = self._clock()
         raised, cleared = [], []
         for finding in findings:
@@ -131,9 +130,9 @@ def find_alarming(
     """Compare a reading with the thresholds and return the findings.
 
     Args:
-        metrics: Values by the names used in `resources` and `gpus`; any value may be missing.
+        metrics: The values, by the names used in `resources` and `gpus`; any value may be missing.
         thresholds: The thresholds with which the values are compared.
-        is_training: Whether the run is training. If the run is not training, GPU utilisation is not
+        is_training: Whether the run is training. If the run is not training, GPU utilization is not
             compared, because idle GPUs are expected.
     """
     gpus = {int(match[1]) for key in metrics if (match := _GPU_KEY.fullmatch(key))}

@@ -222,8 +222,8 @@ class Host:
         memory_available_bytes: The available memory, from `MemAvailable` in `/proc/meminfo`.
         swap_free_bytes: The free swap space, from `SwapFree` in `/proc/meminfo`.
         disks: The file systems that containers write to.
-        biggest: The name and the memory, in bytes, of each of the processes with the highest memory
-            usage.
+        biggest: The names and the memory usage, in bytes, of the processes that use the most
+            memory.
     """
 
     time: float
@@ -324,8 +324,8 @@ class Evidence:
             is running or the exit code is unknown. An exit code reported by a user may be 256 plus
             a signal number, or a negative signal number.
         is_exit_code_witnessed: Whether the exit code was reported by the event `die`.
-        signal: The signal that ended a process outside containers or a rank; None for containers,
-            whose exit code contains the signal.
+        signal: The signal that ended a rank or a process outside containers; None for containers,
+            because the exit code of a container contains the signal.
         exception: The exception that ended a training run; empty if no exception is known.
         events: The container's creation event and its events since the last start, as reported by
             the engine, the oldest first; None if no events are known.
@@ -338,8 +338,8 @@ class Evidence:
         kernel_lines: The other relevant lines of the kernel log around the subject's end, masked.
         sample: The last sample of the control group; None if no sample was taken.
         host: The machine's state at the time of the exit; None if the state is not known.
-        host_oom_kills: The increase in the host's OOM kill count from the last sample before the
-            end until just after the end; None if the count was not observed.
+        host_oom_kills: The increase in the host's OOM kill count between the last sample before the
+            end and a reading shortly after the end; None if the count was not read.
         restarts: The number of restarts by the engine; None if the number is unknown.
         earlier_deaths: The times of the subject's earlier exits, the oldest first.
         engine_started: The time when the engine was started; None if the time is unknown.

@@ -1,4 +1,4 @@
-"""Select the containers whose logs are followed, so that the last log lines are kept."""
+"""Select the containers whose logs are followed to keep their last log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of this machine's containers, as of one reading."""
+"""The state of this machine's containers at the time of a reading."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Usage:
             in the kernel's pressure stall information (PSI).
         memory_stalled_seconds: The time in which all tasks waited for memory, from `full` in the
             PSI.
-        memory_pressure_ratio: The share of the last 10 s in which all tasks waited for memory, 0 to
-            1, from `full avg10` in the PSI.
+        memory_pressure_ratio: The fraction of the last 10 s in which all tasks waited for memory, 0
+            to 1, from `full avg10` in the PSI.
         oom_kills: The number of the container's processes that the OOM killer killed.
         cpu_seconds: The CPU time that the container has used.
         cpu_throttled_seconds: The time in which the CPU limit throttled the container.

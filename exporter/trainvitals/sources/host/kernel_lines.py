@@ -28,7 +28,7 @@ _FELL_OFF = re.compile(r"^NVRM: .{0,200}fallen off the bus")
 _NVIDIA = "NVRM:"
 
 
-# Other lines that explain why a process ended or a run stalled.
+# Lines about other problems that explain why a process ended or a run stalled.
 _TELLING = re.compile(
     r"EXT4-fs (?:error|warning)|XFS \([^)\s]{1,60}\): .{0,100}(?:[Cc]orruption|[Ss]hutdown|[Ss]hutting down)|BTRFS (?:error|critical)"
     r"|[Rr]emounting filesystem read-only|I/O error|critical (?:medium|target) error"

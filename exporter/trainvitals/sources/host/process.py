@@ -11,7 +11,8 @@ from pathlib import Path
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, not_understood
 
-# Columns of `/proc/PID/stat` after the name, which may contain spaces and brackets, and the state.
+# Columns of `/proc/PID/stat`, counted after the name and the state. The name is skipped, because it
+# may contain spaces and brackets.
 _UTIME = 10
 _STIME = 11
 _THREADS = 16

@@ -16,7 +16,7 @@ from pathlib import Path
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots
 
-# Columns of `/proc/PID/stat` after the name, which may contain spaces and brackets.
+# Columns of `/proc/PID/stat`, counted after the name, which may contain spaces and brackets.
 _STATE = 0
 _PARENT = 1
 _UTIME = 11

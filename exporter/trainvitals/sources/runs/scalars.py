@@ -44,7 +44,7 @@ class FoundRun:
         nonfinite: The number of values that were NaN or infinite, by the kind of value: `loss`,
             `gradient` or `evaluation`.
         evaluations: The number of validation losses that were logged. If no validation loss was
-            logged, the number of validation accuracies.
+            logged, validation accuracies are counted instead.
         evaluations_since_improvement: The number of evaluations since the evaluation with the best
             value; 0 if the last evaluation is the best; None before the first evaluation.
         steps_seen: The number of steps by which the run advanced while its files were read. The

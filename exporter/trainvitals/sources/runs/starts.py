@@ -80,7 +80,7 @@ class StartRegister:
         """
         held = self._machine.holders()
         found = {
-            # The inode number of a deleted file may be reused: the creation time differs.
+            # The inode number of a deleted file may be reused, so the key contains the time.
             (file.key.device, file.key.inode, identity.created_time): (file, identity)
             for file in files
             if (identity := file.record.identity) is not None

@@ -169,10 +169,10 @@ class Pipeline:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Start Prometheus and Alertmanager, wait for scrapes and rules, and stop both at the end.
+        """Start Prometheus and Alertmanager, wait for a scrape and the rules; stop both on exit.
 
-        The rules are loaded only after the first scrape, which takes seconds: rules that are
-        evaluated before this scrape would find no machine.
+        The rules are loaded only after the first scrape, which takes place seconds after the start.
+        Rules that are evaluated before this scrape would find no machine.
 
         Raises:
             StackError: A program does not start, or does not respond in time.

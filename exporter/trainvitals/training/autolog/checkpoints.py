@@ -18,7 +18,7 @@ class Checkpoints:
 
     Args:
         seam: The seam with which the functions are wrapped.
-        mark: A function that is called with the name of each phase that begins.
+        mark: A function that is called with the name of a phase when the phase begins.
         saved: A function that is called after a checkpoint has been saved.
     """
 

@@ -1,4 +1,4 @@
-"""Counts a training loop's steps, with one or more optimizers, and the samples of its batches."""
+"""Counts the steps of a training loop with any number of optimizers, and the batches' samples."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_AHEAD = 2
 
 
 class StepCounter:
-    """Counts training steps as the steps of the optimizer that has taken the most steps.
+    """Counts training steps as the steps of the leading optimizer, which has taken the most steps.
 
-    In adversarial training, for example, two optimizers take a step each after separate backward
-    passes. If the leading optimizer no longer exists, or has not taken any of the last 50 steps,
-    the next optimizer that takes a step continues the count.
+    In adversarial training, for example, two optimizers take steps after separate backward passes.
+    If the leading optimizer no longer exists, or has not taken any of the last 50 steps, the next
+    optimizer that takes a step becomes the leading optimizer and continues the count.
 
     Attributes:
         steps: The number of training steps so far.
@@ -32,7 +32,7 @@ class StepCounter:
         self._silent = 0
 
     def count(self, optimizer: object) -> bool:
-        """Count an optimizer's step; return whether it is a new training step."""
+        """Count an optimizer's step; return whether the step is a new training step."""
         owner = id(optimizer)
         count = self._counts.get(owner, 0) + 1
         if count <= self.steps:
@@ -51,7 +51,7 @@ class StepCounter:
         return self._leader is not None and self._leader() is None
 
     def _lead(self, owner: int, optimizer: object) -> None:
-        if len(self._counts) > _MOST_OPTIMIZERS:  # optimizers that each lived for a few steps
+        if len(self._counts) > _MOST_OPTIMIZERS:  # optimizers that existed only for a few steps
             self._counts = {owner: self.steps}
         self._leader = weakref.ref(optimizer)
 
@@ -81,7 +81,7 @@ class Batches:
         self._tokens: int | None = None
 
     def take(self) -> tuple[int, int | None]:
-        """Return the samples and tokens in the backward passes since the last call.
+        """Return the numbers of samples and tokens in the backward passes since the last call.
 
         The number of tokens is None if the batches have no `input_ids`.
         """
@@ -94,8 +94,8 @@ class Batches:
 
         Args:
             batch: The batch.
-            is_certain: Whether the batch is known to be used for training; if not, the batch counts
-                only after a call of `confirm`.
+            is_certain: Whether the batch is known to be used for training. Any other batch is
+                counted only after a call of `confirm`.
         """
         tokens = count_tokens(batch) if self._has_tokens else None
         shape = getattr(batch[0], "shape", None) if type(batch) is self._plain and batch else None  # type: ignore[index] # a sequence
@@ -115,7 +115,7 @@ class Batches:
             self._uncertain = None
 
     def use(self) -> None:
-        """Record a backward pass, and count the oldest fetched batch that was not yet counted."""
+        """Record a backward pass, and count the oldest fetched batch that has not been counted."""
         if self._ahead:
             self.add(*self._ahead.popleft())
 

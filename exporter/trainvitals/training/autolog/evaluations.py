@@ -9,12 +9,12 @@ _MOST_UNUSED = 2
 
 
 class Evaluations:
-    """Detects evaluations by the mode of models and by how batches are used.
+    """Detects evaluations from the modes of models and from how batches are used.
 
-    A model in evaluation mode indicates an evaluation until a backward pass shows that another
-    model is being trained, as in distillation. If no model is in evaluation mode, batches are used
-    for an evaluation if gradients are disabled when the batches are fetched, or if no backward pass
-    has followed the last three fetched batches.
+    A model in evaluation mode indicates an evaluation. If a backward pass shows that another model
+    is being trained, as in distillation, the model in evaluation mode is ignored. If no model is in
+    evaluation mode, batches are used for an evaluation in two cases: gradients are disabled when
+    the batches are fetched, or no backward pass has followed the last three fetched batches.
 
     Attributes:
         is_fetching: Whether the latest batch is used for an evaluation.
@@ -30,7 +30,7 @@ class Evaluations:
         self.is_fetching = False
 
     def set_mode(self, module: Any) -> str | None:  # noqa: ANN401 - a module of PyTorch
-        """Record a model's change of mode; return the phase that begins, or None if none begins."""
+        """Record that a model's mode was set; return the new phase; None if no phase begins."""
         if next(module.children(), None) is None:
             return None  # a single layer in evaluation mode is frozen rather than evaluated
         if module.training:
@@ -58,13 +58,13 @@ class Evaluations:
         return self.is_fetching
 
     def end_fetch(self) -> bool:
-        """Record that a batch was fetched; return whether it may be used for training."""
+        """Record that a batch was fetched; return whether the batch may be used for training."""
         if self._has_gradients and self._evaluated is None:
             self._unused += 1
         return self._has_gradients
 
     def use_batch(self) -> bool:
-        """Record a backward pass; return whether the model in evaluation mode is not trained."""
+        """Record a backward pass; return whether another model is in evaluation mode."""
         self._unused = 0
         if self._evaluated is None:
             return False

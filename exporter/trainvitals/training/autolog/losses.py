@@ -12,17 +12,17 @@ _SAMPLE_SECONDS = 1.0
 class LossSampler:
     """Samples the loss of a step from the step's backward passes.
 
-    The loss of a step is the sum of the values on which `backward` was called, before a gradient
-    scaler multiplied them. Backward passes inside an optimizer's step are repeated evaluations of
-    the same loss; only the first evaluation counts.
+    The loss of a step is the sum of the values on which `backward` was called. If a gradient scaler
+    multiplied a value, the value before the multiplication is used. Backward passes inside an
+    optimizer's step repeat the evaluation of the same loss, so only the first such pass counts.
 
     Args:
         torch: The module `torch`.
         monotonic: A clock that never jumps, in seconds.
 
     Attributes:
-        due: The time from which the loss of the next step is taken.
-        holds_any: Whether a tensor is held until the end of the step.
+        due: The time from which the loss of the next step is sampled, on the monotonic clock.
+        holds_any: Whether a tensor is kept until the end of the step.
         is_stale: Whether the program has discarded the gradients of the backward passes so far.
     """
 
@@ -67,7 +67,7 @@ class LossSampler:
         if not self._is_sampling:
             return
         scaled, loss = self._scaled
-        self._scaled = (0, None)  # a loss keeps its graph, and so the saved tensors, in memory
+        self._scaled = (0, None)  # a loss keeps its graph, and thereby the saved tensors, in memory
         if scaled == id(value):
             value = loss
         if self._is_readable(value) and not (is_repeated and self._passes):
@@ -90,7 +90,7 @@ class LossSampler:
     def _is_readable(self, value: Any) -> bool:  # noqa: ANN401 - any value of the program
         """Return whether a value can be copied without an effect on the program.
 
-        To read a tensor of another class, a collective operation may be necessary.
+        Tensors of other classes are not read, because this may require a collective operation.
         """
         return (
             type(value) is self._torch.Tensor

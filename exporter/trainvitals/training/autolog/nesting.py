@@ -23,7 +23,7 @@ class StepNesting:
         self.lone: set[int] = set()
 
     def begin(self, optimizer: object, passes: int) -> bool:
-        """Record the start of a step; return whether it is the outermost one.
+        """Record the start of a step; return whether the step is the outermost step.
 
         Args:
             optimizer: The optimizer.
@@ -39,16 +39,16 @@ class StepNesting:
         return len(self.in_progress) == 1
 
     def end(self) -> bool:
-        """Record the end of a step; return whether it was the outermost one."""
+        """Record the end of a step; return whether the step was the outermost step."""
         if self.in_progress:
             self.in_progress.pop()
         return not self.in_progress
 
     def repeats(self, optimizer: object) -> bool:
-        """Return whether an optimizer takes its second step since `lone` was cleared.
+        """Return whether an optimizer has already taken a step since `lone` was cleared.
 
-        If neither backward passes nor batches can be observed, the second step is a new training
-        step.
+        If neither backward passes nor batches can be observed, such a repeated step begins a new
+        training step.
         """
         is_repeated = id(optimizer) in self.lone
         self.lone.add(id(optimizer))

@@ -4,20 +4,21 @@
 hooks, the iterator of `DataLoader`, `autograd.backward`, `GradScaler`, `zero_grad`, `Module.train`
 and `torch.save`. The objects of Accelerate and DeepSpeed take precedence over these functions.
 
-The process stays dormant until it proves that it trains: no file, thread or socket exists before a
-training step has ended after a batch was fetched, or two steps more than a second apart. Loader
-workers and helper programs therefore never report. A `TrainingMonitor` that the program or a
-callback creates replaces the observation, so that nothing is counted twice.
+No file, thread or socket is created before the steps prove that the process trains. The proof is a
+training step after a fetched batch, or two training steps at least a second apart. Loader workers
+and helper programs therefore never report. If the program or a callback creates a
+`TrainingMonitor`, the observation ends, so that no step is counted twice.
 
-A step is the end of an optimizer's step. Optimizer steps without a backward pass or a fetched batch
-in between, such as those of parameter groups, are one step. If several optimizers have backward
-passes of their own, `StepCounter` counts the most active one. Steps inside a backward pass, one for
-each parameter, are one step at its end. A step that a `GradScaler` skips, because gradients were
-infinite or NaN, counts as such gradients and not as a step. If a CUDA graph contains an optimizer's
-step, each replay of the graph is a step.
+A training step is counted at the end of an optimizer's step. Optimizer steps without a backward
+pass or a fetched batch in between, such as the steps of parameter groups, are one training step. If
+several optimizers have backward passes of their own, `StepCounter` counts the most active
+optimizer. Optimizer steps inside a backward pass, one for each parameter, are one training step at
+the end of the pass. If a `GradScaler` skips a step because gradients were infinite or NaN, such
+gradients are counted instead of the step. If a CUDA graph contains an optimizer's step, each replay
+of the graph is a training step.
 
-The loss is the value on which `backward` was called, before a `GradScaler` multiplied it, summed
-over the backward passes of a step; it is read about once a second and never waited for.
+The loss is the sum of the values on which `backward` was called in a step, before a `GradScaler`
+multiplied them. The loss is read about once a second, without waiting for the device.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ class Autolog:
         monotonic: A clock that never jumps, in seconds.
 
     Attributes:
-        monitor: The monitor of the training loop; None before the loop has proved to train.
+        monitor: The monitor of the training loop; None until the steps prove that the process
+            trains, and after the observation has ended.
     """
 
-    # The observer of this process; later imports of frameworks add functions to it.
+    # The observer of this process, to which later imports of frameworks add functions.
     active: ClassVar[Autolog | None] = None
 
     def __init__(
@@ -82,7 +84,7 @@ class Autolog:
         self._unhooked_steps = self._all_backwards = self._hooked_steps = self._hooked_before = (
             self._skipped_steps
         ) = 0
-        self._graphs: dict[int, weakref.ref[Any]] = {}  # each with the optimizer in it
+        self._graphs: dict[int, weakref.ref[Any]] = {}  # with the optimizer in each graph
         self._saved_after = -1
         self._seams: list[Seam] = []
         self._stepper = self._make_seam("steps", self._switch_off)
@@ -106,7 +108,7 @@ class Autolog:
         optimizer.register_optimizer_step_pre_hook(self._stepper.hook(self._before_step))
         optimizer.register_optimizer_step_post_hook(self._stepper.hook(self._after_step))
         self.watch_loader(torch.utils.data.dataloader._BaseDataLoaderIter)  # noqa: SLF001 - no public one
-        self.watch_backward(torch.autograd, value_at=0)  # `Tensor.backward` calls it
+        self.watch_backward(torch.autograd, value_at=0)  # called by `Tensor.backward`
         self.watch_scaler(torch.amp.GradScaler)
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._discarding.wrap(owner, "zero_grad", after=self._after_zero_grad)
@@ -116,7 +118,7 @@ class Autolog:
         TrainingMonitor.opened = self._give_way
         Autolog.active = self
 
-    # Places to observe, of PyTorch and of frameworks.
+    # The functions of PyTorch and of frameworks to observe.
 
     def watch_loader(self, iterator: Any) -> None:  # noqa: ANN401 - a class
         """Observe the batches that the iterators of a class return."""
@@ -125,7 +127,7 @@ class Autolog:
         )
 
     def watch_scaler(self, scaler: Any) -> None:  # noqa: ANN401 - a class
-        """Observe the losses and the skipped steps in a class of gradient scalers."""
+        """Observe the losses and the skipped steps of a class of gradient scalers."""
 
         def scale(args: tuple[Any, ...], scaled: object, error: BaseException | None) -> None:
             if error is None and len(args) > 1:
@@ -154,7 +156,7 @@ class Autolog:
         self._backward.wrap(owner, "backward", before=before, after=self._after_backward)
 
     def watch_engine(self, engine: Any) -> None:  # noqa: ANN401 - a class
-        """Observe the steps of DeepSpeed's engine; one step may call several optimizers."""
+        """Observe the steps of DeepSpeed's engine, in which several optimizers may take a step."""
 
         def after(args: tuple[Any, ...], _: object, error: BaseException | None) -> None:
             if error is None:
@@ -172,11 +174,11 @@ class Autolog:
         self._graphing.wrap(graph, "replay", after=self._after_replay)
 
     def watch_saving(self, owner: Any, attribute: str, *, file_at: int | None = None) -> None:  # noqa: ANN401 - a module
-        """Observe a function that saves a checkpoint; see `Checkpoints`."""
+        """Observe a function that saves checkpoints; see `Checkpoints`."""
         self._checkpoints.watch(owner, attribute, file_at=file_at)
 
     def _note_checkpoint(self) -> None:
-        """Record a checkpoint; all files that are saved after the same step are one checkpoint."""
+        """Record a checkpoint; all files saved after the same step count as one checkpoint."""
         if self.monitor is not None and self._saved_after != self._steps.steps:
             self._saved_after = self._steps.steps
             self.monitor.checkpoint_saved()
@@ -203,7 +205,7 @@ class Autolog:
         self._stop()
 
     def _switch_off(self) -> None:
-        """Stop the observation after a failure, and switch off its monitor."""
+        """Stop the observation after a failure, and switch off the monitor."""
         if self.monitor is not None:
             self.monitor._switch_off()  # noqa: SLF001 - its own
         self._stop()
@@ -222,7 +224,7 @@ class Autolog:
             self._mark("optimizer")
 
     def _after_step(self, optimizer: object, *_: object) -> None:
-        if self._backward.is_inside:  # also if an autograd thread calls the hook
+        if self._backward.is_inside:  # also in a hook that an autograd thread calls
             self._stepped_in_backward = True
             return
         if self._thread.ident not in (0, get_ident()):
@@ -239,7 +241,7 @@ class Autolog:
             self._end_step(optimizer)
 
     def _is_lone(self, optimizer: object) -> bool:
-        """Return whether an optimizer begins a new step without any observed pass or batch."""
+        """Return whether an optimizer takes a training step without observed passes or batches."""
         seen = self._all_backwards or self._has_fetched
         return not seen and self._nesting.repeats(optimizer)
 
@@ -292,7 +294,7 @@ class Autolog:
         """
         if self._backwards and not self._hooked_steps and not self._nesting.in_progress:
             self._unhooked_steps += 1
-            # The first one may be followed by a step that calls a hook.
+            # The first such call may be followed by a step that calls a hook.
             if self._unhooked_steps > 1:
                 self._end_step(args[0])
         self._losses.is_stale = True
@@ -327,7 +329,7 @@ class Autolog:
     # Batches and evaluations.
 
     def _before_fetch(self, _args: object, _kwargs: object) -> None:
-        if self._nesting.in_progress:  # by a step that raised an exception
+        if self._nesting.in_progress:  # after a step that raised an exception
             self._nesting.in_progress.clear()
         is_validating = self._evaluations.begin_fetch(
             self._torch.is_grad_enabled(), self._all_backwards > 0
@@ -392,9 +394,10 @@ def _ignore_phase(_: str) -> None:
 
 
 def _found_infinite(optimizer: object) -> bool:
-    """Return whether an optimizer that itself skips steps for a `GradScaler` has skipped this step.
+    """Return whether an optimizer skipped its step because a `GradScaler` found infinite gradients.
 
-    The value `found_inf` is read only if it is on the CPU; on another device, the read would block.
+    Only optimizers that themselves skip steps have the value `found_inf`. The value is read only if
+    it is on the CPU, because reading it from another device would block.
     """
     found = getattr(optimizer, "found_inf", None)
     return found is not None and found.device.type == "cpu" and bool(found.item())

@@ -1,8 +1,8 @@
 """Observes the framework functions that a training loop calls.
 
 The observation never changes what a function receives, returns or raises. Compiled code does not
-contain the observation: each observing function first checks whether the call is being compiled,
-and the compiler replaces this check by a constant.
+contain the observation, because each observing function first checks whether the call is being
+compiled, and the compiler replaces this check with a constant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainvitals.training.guard import guard
 
 _log = logging.getLogger("trainvitals")
 
-# A function that receives the positional and the named arguments of a call.
+# A function that receives the positional and the keyword arguments of a call.
 Before = Callable[[tuple[Any, ...], dict[str, Any]], object]
 # A function that receives a call's positional arguments, its result (None if the call failed) and
 # its exception (None if the call succeeded).
@@ -28,8 +28,8 @@ After = Callable[[tuple[Any, ...], Any, BaseException | None], object]
 def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noqa: ANN401 - a function
     """Exclude a function from PyTorch's compiler.
 
-    Without this exclusion, the compiler compiles a function separately if it is called at a graph
-    break.
+    Without this exclusion, the compiler would compile a function on its own if the function is
+    called at a graph break.
 
     Args:
         function: The function.
@@ -38,7 +38,7 @@ def leave_uncompiled(function: Any, *, with_calls: bool = False) -> None:  # noq
     compiler = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
     frames: Any = getattr(compiler, "eval_frame", None)
     mark = getattr(frames, "set_code_exec_strategy", None)
-    if mark is not None:  # not in older versions
+    if mark is not None:  # missing in older versions
         skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT  # noqa: SLF001
         strategy = frames._FrameExecStrategy(skip, skip if with_calls else default)  # noqa: SLF001
         mark(function.__code__, strategy)
@@ -58,10 +58,10 @@ class TrainingThread:
 
 
 class Seam:
-    """Observes one kind of event in a training loop at one or more functions.
+    """Observes one kind of event in a training loop by wrapping one or more functions.
 
-    The first exception in the observation is logged; the functions are then restored, and the
-    observation of this kind of event ends. The exception never reaches the program.
+    At the first exception in the observation, the exception is logged, the functions are restored,
+    and the observation of this kind of event ends. The exception never reaches the program.
 
     Args:
         name: The name of the events, which is used in log messages.
@@ -72,7 +72,7 @@ class Seam:
     Attributes:
         is_off: Whether the observation has ended.
         is_inside: Whether a call is being observed; calls inside that call are not observed.
-        is_idle: Whether calls are of no interest for now; hooks are called nevertheless.
+        is_idle: Whether calls of the functions are currently not observed; hooks are still called.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class Seam:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def hook(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Return a hook for a framework, which calls a function unless its call is being compiled."""
+        """Return a hook that calls a function, except while the hook's call is being compiled."""
         is_compiling, attempt = self._is_compiling, self._guard(function)
 
         def call(*args: object) -> None:
@@ -134,8 +134,8 @@ class Seam:
         begin = None if before is None else self._guard(before)
         end = None if after is None else self._guard(after)
 
-        # Between two steps, a model displaces this code from the processor caches, so that each
-        # additional function call costs microseconds.
+        # Each additional function call here costs microseconds, because between two steps a model
+        # displaces this code from the processor caches.
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of the program
             if (
@@ -159,7 +159,7 @@ class Seam:
             return result
 
         leave_uncompiled(call)
-        # A function is pickled by its name, so that each name must lead to the same function.
+        # A function is pickled by its name, so every name of the function must lead to the wrapper.
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for place in (owner, home):
             if place is not None and getattr(place, attribute, None) is original:
@@ -179,7 +179,7 @@ class Seam:
 
     @property
     def errors(self) -> Seam:
-        """The object whose `note` method receives the errors in the observation."""
+        """The object whose `note` method receives errors from the observation."""
         return self
 
     def _guard(self, function: Callable[..., object]) -> Callable[..., object]:

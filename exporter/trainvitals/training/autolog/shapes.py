@@ -1,8 +1,8 @@
-"""Determines the samples and tokens of batches without a `DataLoader`, from the loss's graph.
+"""Counts the samples and tokens of batches without a `DataLoader`, from the loss's graph.
 
 Each node in the autograd graph contains the shape of its operation's result in the forward pass.
-The embedding or convolution furthest from the loss is the model's first layer, and the first
-dimension of its result is the batch. In a model without embeddings and convolutions, the linear
+The embedding or convolution furthest from the loss is the model's first layer. The first dimension
+of that layer's result is the batch. In a model without embeddings and convolutions, the linear
 layer furthest from the loss is the first layer. Nothing is computed, and no saved tensor is read.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 _READ_SECONDS = 10.0
 _MOST_NODES = 20000
-# The layers that show the size of a batch, with the minimum number of dimensions of their results;
-# the first layer in this order that the graph contains counts. A graph that is compiled as a whole
-# is one node.
+# The layers that show the size of a batch, with the minimum number of dimensions of their results.
+# The first of these layers that the graph contains is used. A graph that is compiled as a whole is
+# one node.
 _LAYERS = {
     "EmbeddingBackward": 3,
     "ConvolutionBackward": 3,
@@ -47,7 +47,7 @@ class ShapeReader:
     def read(self, loss: Any) -> Counts:  # noqa: ANN401 - any value of the program
         """Return the numbers of samples and tokens in a backward pass, as `count_in_graph` does.
 
-        The result is that of the last reading if that reading is less than ten seconds old.
+        If the last reading is less than ten seconds old, its result is returned again.
         """
         now = self._monotonic()
         if now >= self._due:
@@ -59,15 +59,16 @@ class ShapeReader:
 def count_in_graph(root: Any) -> Counts:  # noqa: ANN401 - a node of PyTorch
     """Return the numbers of samples and tokens from which a loss was computed.
 
-    The first dimension of a recurrent layer's input may be the time, so the number of samples is
-    unknown in a model with a recurrent layer.
+    In a model with a recurrent layer, the numbers are unknown, because the first dimension of the
+    layer's input may be the time. The number of tokens is known only if the first layer is an
+    embedding.
 
     Args:
         root: The node of the loss in the autograd graph; None if the loss has no graph.
 
     Returns:
-        The number of samples, which is 0 if it is unknown, and the number of tokens, which is None
-        if it is unknown.
+        The number of samples, or 0 if it is unknown, and the number of tokens, or None if it is
+        unknown.
     """
     furthest: dict[str, tuple[int, ...]] = {}
     for node, user in _iterate_nodes(root):
@@ -99,7 +100,7 @@ def _find_shape(node: Any) -> tuple[int, ...]:  # noqa: ANN401 - as above
 
 
 def _iterate_nodes(root: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - as above
-    """Yield the nodes of a graph from the loss to the inputs, each with a node that uses it."""
+    """Yield each node from the loss to the inputs, with a node that uses the node's result."""
     if root is None:
         return
     queue, seen = deque([(root, None)]), {root}
