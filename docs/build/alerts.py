@@ -32,11 +32,15 @@ HEAD = """\
 This page lists every alert of `prometheus/rules`, by group.
 The rules are valid for Prometheus 2.42 to 3.x: their tests pass with `promtool` of 2.42 and of 3.5.
 
-`critical` means that work or hardware is being lost now, and pages someone; `warning` needs attention today; `info` is shown, and sent only with `NOTIFY_INFO=1`.
-"After" is how long the condition must hold before the alert fires; "then for" is how long the alert keeps firing after the condition has ended, so that a recurring condition causes one notification.
-Thresholds are set in `prometheus/rules/thresholds.yml`; both that file and this page state the reason for each.
-Their series are named `threshold:<alert>:<name>`, as `threshold:hpu_high_temperature:headroom_celsius`.
-Each name links to the runbook of the alert.
+A `critical` alert means that work or hardware is being lost now, and pages someone.
+A `warning` alert requires attention today.
+An `info` alert is shown, but is sent only if `NOTIFY_INFO=1` is set.
+"After" is how long the condition must hold before the alert fires.
+"Then for" is how long the alert keeps firing after the condition has ended, so that a recurring condition causes only one notification.
+The thresholds are set in `prometheus/rules/thresholds.yml`.
+Both this file and this page state the reason for each threshold.
+The series of a threshold is named `threshold:<alert>:<name>`, for example `threshold:hpu_high_temperature:headroom_celsius`.
+The name of each alert links to the alert's runbook.
 The exporter serves the runbooks at `/runbooks/`.
 
 
@@ -46,10 +50,12 @@ The exporter serves the runbooks at `/runbooks/`.
 2. Check the file with `promtool check rules prometheus/rules/*.yml`.
 3. Reload Prometheus: `kill -HUP` its process, or `trainvitals down` and `trainvitals up`.
 
-The live page, `trainvitals top`, `/health` and `trainvitals doctor` read the same file and apply a change at once; if Prometheus runs on another machine, pass the file with `trainvitals serve --thresholds.file`.
+The live page, `trainvitals top`, `/health` and `trainvitals doctor` read the same file and apply a change at once.
+If Prometheus runs on another machine, pass the file with `trainvitals serve --thresholds.file`.
 
-An alert compares with the recorded series, as `threshold:training_throughput_drop:ratio`, which queries and dashboards can use as well.
-The durations are set in the alert by `for` and `keep_firing_for`.
+The expression of an alert compares a value with the series of the threshold, for example `threshold:training_throughput_drop:ratio`.
+Queries and dashboards can use this series as well.
+The durations are set by `for` and `keep_firing_for` in the rule of the alert.
 
 
 ## Silence an alert
@@ -61,12 +67,12 @@ $ amtool silence expire ID --alertmanager.url=http://localhost:9093
 ```
 
 Silences can also be added, listed and expired in Alertmanager's web interface.
-Match as narrowly as possible: the alert, the machine, the run.
+Match the alert, the machine and the run, so that no other alert is silenced.
 
 
 ## Load single groups
 
-Each file contains one group and depends on at most two others:
+Each file contains one group and depends on at most two other files:
 
 ```yaml
 rule_files:
@@ -76,18 +82,20 @@ rule_files:
   - rules/accelerator.yml
 ```
 
-`thresholds.yml` and `recording.yml` are always required: without its threshold an alert never fires.
-`meta.yml` has an alert for missing thresholds.
+Always load `thresholds.yml` and `recording.yml`, because an alert whose threshold is missing does not fire.
+The alert ThresholdsMissing in `meta.yml` reports missing thresholds.
 
 
 ## How quiet they are
 
-An ordinary week of eight machines is played through these rules minute by minute by the tests: runs that start, evaluate, save, are restarted and finish, idle nights, copies of datasets, a planned reboot.
-One page is sent, about a run whose validation no longer improves; a planned reboot, which takes longer than ExporterDown waits, is silenced first.
-Eight warnings remain, one for every seven days of a machine: four are about a dataset that is copied beside training, two about Gaudi memory that an allocator holds, one about a run that failed and was restarted, one about a run that its owner cancelled.
-To keep the test short, most machines are played with one or two of their cards.
-The five expressions that this project began with page 384 times in that week, and warn 25 times for each machine and day.
-The same test lets a rank hang and a card overheat, and each pages exactly once.
+A test evaluates these rules minute by minute for an ordinary week of eight machines, with runs that start, evaluate, save, are restarted and finish, idle nights, copies of datasets, and a planned reboot.
+One page is sent, about a run whose validation no longer improves.
+The planned reboot takes longer than ExporterDown waits, so a silence is added before the reboot.
+Eight warnings are sent, one for every seven days of a machine.
+Four are about a dataset that is copied during training, two about Gaudi memory that an allocator holds, one about a run that failed and was restarted, and one about a run that its owner canceled.
+To keep the test short, most machines are simulated with one or two of their cards.
+In the same week, the five expressions with which this project began send 384 pages, and 25 warnings for each machine and day.
+The same test makes a rank hang and a card overheat, and each of these faults sends exactly one page.
 """
 
 # An action of a template, such as a variable.

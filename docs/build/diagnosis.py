@@ -32,42 +32,51 @@ HEAD = """\
 <!-- Written by `make docs` from exporter/trainvitals/verdicts/causes; change the causes there instead. -->
 
 `trainvitals diagnose NAME` reports why a container, a process or a run ended, the confidence of the verdict, the evidence for and against it, and what to do.
-The exporter uses the same causes for each death it observes: `container_deaths_total` and `container_last_death_info` have the reason as a label.
-The reasons are a closed set, listed here in order of precedence.
+The exporter uses the same causes for each death that it observes: the metrics `container_deaths_total` and `container_last_death_info` have the reason as a label.
+The reasons are a closed set, and are listed here in order of precedence.
 
 
 ## Order of evaluation
 
-Every cause is checked against all the evidence: the engine's events and state, the kernel log, the control group, the last lines of the log.
-The first match is the verdict; further matches are listed as contributing.
+Every cause is checked against all the evidence: the engine's events and state, the kernel log, the control group, and the last lines of the log.
+The first matching cause is the verdict, apart from the exceptions below the list.
+Further matching causes are listed as contributing.
+The causes are checked in this order:
 
-1. A failed start comes first: such a container never ran, and there is no event `die`.
-2. Requests to the engine, in the order of its events: a kill, a stop that reached its timeout, a stop.
-   An OOM kill before a `docker kill` is contributing, with its time.
-3. The kernel's message about an OOM kill, which names the control group and thereby the limit: its own, that of a parent group, or the host's memory.
-4. The event `oom` or `OOMKilled` together with exit code 137; then an OOM-killed worker.
-   Both can be wrong: engines miss kills, mark other containers, and keep the mark over a restart.
-5. A SIGKILL or SIGTERM that none of these explains.
-6. The signal of a crash.
-   A log line with a definite cause takes precedence: `terminate called after …` followed by NCCL's watchdog is a timeout of NCCL, and the abort is contributing.
-7. The log, and last the exit code.
+1. Kubernetes did not start the pod, or ended the pod.
+2. A failed start: the container never ran, and there is no event `die`.
+3. Requests to the engine, in the order of the engine's events: a kill, a stop that reached its timeout, or a stop.
+   An OOM kill before a `docker kill` is listed as contributing, with the time of the OOM kill.
+4. The kernel's message about an OOM kill, which names the control group that reached its limit: the container's own group, a parent group, or the whole host.
+5. The event `oom` or `OOMKilled` together with exit code 137, and then an OOM-killed worker.
+   The event and `OOMKilled` can be wrong: engines miss OOM kills, mark other containers as `OOMKilled`, and keep the mark after a restart.
+6. The host: an OOM guard in user space, a shutdown, or faulty memory.
+7. A SIGKILL or SIGTERM that none of these causes explains.
+8. Exit code 0.
+9. The signal of a crash.
+   A log line that names a definite cause takes precedence: if `terminate called after …` is followed by a timeout of NCCL's watchdog, the timeout is the verdict, and the abort is contributing.
+10. The log.
+11. Faults that last, and subjects that are still running.
 
-An uncertain cause yields to a log line with a definite one.
-A log line after which training continued for many steps is not the cause of its death, nor is an error that the log reports as skipped, retried or ignored.
-A log alone, without an engine, a control group or an exit code, is examined as that of something that ended: nothing is called `running` without a sign of it.
-If such a log continues after an error, with progress, a saved checkpoint or a success, the error only contributes.
-Exit code 0 is `finished` regardless of the log, unless a process was OOM-killed.
-The log of a running container is not sufficient for a verdict; it may be `unhealthy`, in a `crash-loop`, or have lost a process (`oom-worker-alive`).
-Exit code 137 alone does not indicate an OOM kill: `kill-operator`, `stop-timeout` and `kill-outside` have it too.
+If the first matching cause is uncertain and a log line names a definite cause, the definite cause is the verdict.
+If training continued for many steps after a log line, this line is not the cause of the death.
+An error that the log reports as skipped, retried or ignored is not the cause either.
+If there is only a log, without an engine, a control group or an exit code, `trainvitals diagnose` assumes that the subject has ended: the verdict is `running` only if there is evidence for it.
+If such a log continues with progress, a saved checkpoint or a success after an error, the error is only contributing.
+Exit code 0 means `finished` regardless of the log, unless a stop was requested or a process was OOM-killed.
+The log of a running container is not sufficient for a verdict.
+The verdict on a running container may be `unhealthy`, `crash-loop`, or `oom-worker-alive` if the container lost a process.
+Exit code 137 alone does not indicate an OOM kill: it also occurs with `kill-operator`, `stop-timeout` and `kill-outside`.
 
-`high`: no other cause produces this evidence, or two independent sources agree; `medium`: another cause is possible; `low`: the evidence is weak.
-The column shows the confidence with complete evidence; a verdict on less evidence has less confidence and lists what is missing.
+The confidence is `high` if no other cause produces this evidence or if two independent sources agree, `medium` if another cause is possible, and `low` if the evidence is weak.
+The column `confidence` shows the confidence with complete evidence.
+A verdict on incomplete evidence has a lower confidence and lists the missing evidence.
 """
 
 GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
     (
         "Kubernetes did not start the pod, or ended it",
-        "Determined by `kubectl describe pod`, saved as `pod.txt`, or by such lines in the log.",
+        "Determined by the output of `kubectl describe pod`, saved as `pod.txt`, or by lines of this output in the log.",
         pods.CAUSES,
     ),
     (
@@ -92,7 +101,7 @@ GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
     ),
     (
         "The host ended it",
-        "Determined by lines of the kernel and of the host's services in the kernel log or the journal.",
+        "Determined by lines that the kernel or the host's services wrote to the kernel log or the journal.",
         (*guards.CAUSES, *hardware.CAUSES),
     ),
     (
@@ -107,12 +116,12 @@ GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
     ),
     (
         "Native code crashed",
-        "Determined by the signal, and by the log where it names the crash.",
+        "Determined by the signal, and by the log if the log names the crash.",
         signals.CAUSES,
     ),
     (
         "The log names the cause",
-        "Colours, progress bars and rank prefixes are removed before lines are compared.",
+        "Colors, progress bars and rank prefixes are removed from log lines before the lines are compared.",
         BY_LOG,
     ),
     (

@@ -18,8 +18,9 @@ HEAD = """\
 
 <!-- Written by `make docs` from docs/build/doctor.py and exporter/trainvitals/doctor; change it there instead. -->
 
-`trainvitals doctor` checks the requirements of a training run, and for each problem shows why it matters and the command that fixes it.
-It takes less than 5 s, even without a network or with a hanging driver, and requires neither the exporter nor root.
+`trainvitals doctor` checks whether a machine meets the requirements of a training run.
+For each problem, the command shows why the problem matters and, if possible, a command that fixes the problem.
+`trainvitals doctor` takes less than 5 s, even without a network or with a hanging driver, and requires neither a running exporter nor root.
 
 ```console
 $ trainvitals doctor
@@ -49,71 +50,77 @@ $ trainvitals doctor --json | jq -r '.checks[] | select(.status == "problem") | 
 | flag | default | does |
 | --- | --- | --- |
 | `--quick` | off | checks only accelerators, containers, disks and network, in less than a second |
-| `--checks` | all | runs only these checks, by name or subject, separated by commas; without names it lists them |
-| `--all` | off | shows why a check does not apply |
+| `--checks` | all | runs only the checks with these names or subjects, separated by commas; without a value, lists all checks |
+| `--all` | off | shows why each check that is `n/a` does not apply |
 | `--json` | off | writes JSON |
 | `--python` | see [below](#how-the-checks-work) | the Python interpreter used for training |
-| `--requirements` | none | a requirements file that its packages must satisfy; repeatable |
-| `--checkpoints` | the current directory | the directory of checkpoints; it need not exist |
-| `--checkpoint-size` | none | the size of a checkpoint, as `14GB`: there must be space for two |
-| `--port` | none | a port that the run needs; repeatable. `$MASTER_PORT` and those of the stack are always checked |
-| `--reach` | none | a HOST:PORT that must be reachable; repeatable |
-| `--need` | none | a variable that must be set, such as `HF_TOKEN`; repeatable |
-| `--containers.engine` | `DOCKER_HOST`, else the first socket found | the container engine: `unix:///PATH`, `tcp://HOST:PORT`, or `none` |
+| `--requirements` | none | a requirements file that the packages of the Python interpreter must satisfy; repeatable |
+| `--checkpoints` | the current directory | the directory in which the run saves checkpoints; the directory need not exist |
+| `--checkpoint-size` | none | the size of a checkpoint, such as `14GB`; there must be free space for two checkpoints |
+| `--port` | none | a port that the run needs; repeatable. The port `$MASTER_PORT` and the ports of the stack are always checked |
+| `--reach` | none | an address HOST:PORT that must accept connections; repeatable |
+| `--need` | none | an environment variable that must be set, such as `HF_TOKEN`; repeatable |
+| `--containers.engine` | `DOCKER_HOST`, otherwise the first socket that is found | the address of the container engine: `unix:///PATH`, `tcp://HOST:PORT`, or `none` |
 
-The exit code is 0 without a problem, even if there are warnings; 1 with a problem; 2 if the command cannot run.
+The exit code is 0 if no check reports a problem, even if there are warnings; 1 if a check reports a problem; and 2 if the command cannot run.
 
 - `problem`: a run fails, or may fail at any time.
-- `warning`: a run works, but slower than it could, or may fail later.
-- `ok`, and `n/a` (in JSON `not applicable`): there is nothing to check; `--all` shows why.
+- `warning`: a run works, but is slower than possible or may fail later.
+- `ok`: the check found neither a problem nor a reason for a warning.
+- `n/a` (in JSON `not applicable`): the check does not apply, for example because the machine has no such hardware; `--all` shows the reason.
 
-`--json` has `status` (the worst of all), `seconds`, `problems`, `warnings`, and `checks`, the worst first: each with `name`, `subject`, `status`, `what`, `why`, `mend` (a command for a shell, or empty), `advice` (what goes with it), `details` (a line for each thing examined) and `seconds`.
+The JSON document contains `status` (the worst status of all checks), `seconds` (the duration of all checks), `problems` and `warnings` (how many checks have this status), and `checks` (the results, the worst first).
+Each result contains `name`, `subject`, `status`, `what` (the observed state), `why` (why the check matters), `mend` (a shell command, or an empty text), `advice` (a remedy in addition to the command or instead of it), `details` (one line for each item that was examined) and `seconds`.
 
 
 | variable | meaning |
 | --- | --- |
-| `VIRTUAL_ENV`, `CONDA_PREFIX` | the Python interpreter used for training, without `--python` |
-| `TRAINVITALS_RUN_DIR` | the run directory, in which the run that was last seen is looked up |
-| `CUDA_VISIBLE_DEVICES` | the GPUs of the run: they must exist and be free |
+| `VIRTUAL_ENV`, `CONDA_PREFIX` | the environment of the Python interpreter used for training, if `--python` is not set |
+| `TRAINVITALS_RUN_DIR` | the run directory, which is searched for the run that was last seen |
+| `CUDA_VISIBLE_DEVICES` | the GPUs that the run uses; these GPUs must exist and be free |
 | `CUDA_HOME`, `PATH`, `LD_LIBRARY_PATH` | the location of the CUDA toolkit, and of a cuDNN other than PyTorch's own |
-| `MASTER_ADDR`, `MASTER_PORT` | a host name that must resolve, a port that must be free |
+| `MASTER_ADDR`, `MASTER_PORT` | a host name that must be resolvable, and a port that must be free |
 | `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, `HF_TOKEN_PATH`, `HF_HOME`, `XDG_CACHE_HOME` | the token for Hugging Face, or the location of its file |
 | `WANDB_API_KEY`, `NETRC` | the key for Weights & Biases, or the location of its file |
 | `GH_TOKEN`, `GITHUB_TOKEN` | the token for GitHub |
 | `HF_ENDPOINT`, `WANDB_BASE_URL`, `GITHUB_API_URL` | other addresses of these services |
 | `HF_HUB_OFFLINE`, `WANDB_DISABLED`, `WANDB_MODE` | the run is offline, so no server is contacted |
-| `DOCKER_HOST` | the container engine, without `--containers.engine` |
-| `TRAINVITALS_THRESHOLDS_FILE` | the thresholds for disks and memory, without those of the stack |
-| `KUBERNETES_SERVICE_HOST` | this is a container, like `/.dockerenv` and `/run/.containerenv` |
-| `NO_COLOR`, `TERM` | no colours if the first has any value or the second is `dumb` |
+| `DOCKER_HOST` | the container engine, if `--containers.engine` is not set |
+| `TRAINVITALS_THRESHOLDS_FILE` | the file with the alert thresholds, which is used instead of the thresholds of the stack |
+| `KUBERNETES_SERVICE_HOST` | if this variable is set, the command assumes that it runs in a container, as if `/.dockerenv` or `/run/.containerenv` exists |
+| `NO_COLOR`, `TERM` | no colours are used if `NO_COLOR` is not empty or `TERM` is `dumb` |
 
 
 ## How the checks work
 
-- Nothing is changed. In the directory of checkpoints, an unnamed temporary file of 4 KiB is written, because quotas cannot be detected otherwise.
-- Accelerators are read by the exporter's own readers, in processes that can hang, crash and be killed.
-- The check `python` names the interpreter that is examined, and why it is taken for that of the run. Without `--python` it is that of the activated environment; if none is, or only the one in which `trainvitals` is installed, that of the run that was last seen, while that run lives, is yours and is not in a container; otherwise the one that runs this command.
-  Run files contain no paths, so a run that has ended is only compared: a warning says if it had another version of its framework than the interpreter has.
-- Neither PyTorch nor any other package is imported: the interpreter is run only for its version and its paths, and the rest is read from files.
-  Versions come from `torch/version.py` and the packages' metadata, and the GPU architectures that PyTorch supports from `libtorch_python.so`, which is also the source of `torch.cuda.get_arch_list()`.
-- A driver may be older than the CUDA version if it supports the same major version: CUDA 11 needs 450.80.02, CUDA 12 needs 525.60.13, CUDA 13 needs 580.65.06. Programs built with a CUDA toolkit of a newer minor version than the driver's run only if they contain kernels for the GPU.
-- All checks run in parallel. A check that exceeds its deadline is reported and does not delay the others.
-- A token is sent only to its issuer and never printed; redirects are not followed. Requests are tried up to three times after temporary errors.
-- A port of the stack that is used by the stack itself is reported as ok.
-- Names, versions and answers from outside are shown without control characters, and likely secrets are masked.
+- The checks change nothing, with one exception: a temporary file of 4 KiB without a name is written in the directory of checkpoints, because only an actual write detects an exhausted quota.
+- Accelerators are read by the exporter's own readers, which run in child processes. If a driver hangs or crashes, only the child process is affected, and it can be killed.
+- The check `python` names the Python interpreter that is examined, and the reason why this interpreter was chosen.
+  If `--python` is not set, the interpreter of the activated environment is examined, unless `trainvitals` itself is installed in this environment.
+  Otherwise, the interpreter of the run that was last seen is examined, if this run is alive, belongs to you and is not in a container.
+  Otherwise, the interpreter that runs `trainvitals doctor` is examined.
+  Run files do not contain the path of the interpreter. If the interpreter of the run that was last seen is not known, for example because the run has ended, only versions are compared: a warning is shown if the run used another version of its framework than the version that is installed for the examined interpreter.
+- Neither PyTorch nor any other installed package is imported. The interpreter is run only to obtain its version and its paths, and all other information is read from files.
+  Versions are read from `torch/version.py` and the metadata of the packages. The GPU architectures that PyTorch supports are read from `libtorch_python.so`, which is also the source of `torch.cuda.get_arch_list()`.
+- A driver may be older than the CUDA version of a program if the driver supports the same major version. CUDA 11 requires at least driver 450.80.02, CUDA 12 requires 525.60.13, and CUDA 13 requires 580.65.06. If a program was built with a CUDA toolkit whose minor version is newer than the driver's, the program runs only if it contains kernels for the GPU.
+- All checks run in parallel. A check that exceeds the deadline is reported as not checked and does not delay the other checks.
+- A token is sent only to its issuer, or to the address in the issuer's variable, such as `HF_ENDPOINT`. Tokens are not printed, and redirects are not followed. If a request fails temporarily, it is sent up to three times.
+- If a port of the stack is used by the stack itself, the check reports `ok`.
+- Control characters are removed from the output, and text that is likely to be a secret is masked.
 
 
 ## Verdicts of alerts
 
-These checks show the verdict of alerts, by the same thresholds: a critical one is a problem, a warning is a warning.
-Everything else that checks report concerns a run that is about to start, and no alert has it.
+The following checks evaluate the conditions of alerts, with the same thresholds.
+If the condition of a critical alert is true, the check reports a problem; if the condition of an alert with the severity warning is true, the check reports a warning.
+All other results of checks concern a run that is about to start, and do not correspond to an alert.
 
 {alerts}
 
 
 ## Checks
 
-Checks with a * are part of `--quick`.
+Checks that are marked with * are also run with `--quick`.
 """
 
 

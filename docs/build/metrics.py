@@ -40,13 +40,16 @@ HEAD = """\
 
 <!-- Written by `make docs` from tests/golden; change the HELP in the code instead. -->
 
-The metrics of the exporter, by collector.
-A value that a machine does not have, or that cannot be read, is absent: never 0, NaN or the last known value.
-The parameters `collect[]=NAME` and `exclude[]=NAME` of `/metrics` select collectors; `--no-collector.NAME` disables one.
+This page lists every metric of the exporter, by collector.
+If a machine does not have a value, or if the value cannot be read, the series is absent.
+The exporter does not replace a missing value by 0, NaN or the last known value.
+The parameters `collect[]=NAME` and `exclude[]=NAME` of `/metrics` select collectors.
+`--no-collector.NAME` disables a collector.
 
-The label `uuid` identifies an accelerator, `device` is the driver's index and `kind` is `gpu` or `hpu`.
-The label `run` is the name of a training run and `rank` the number of the process in it; a process that has ended is exported for another 15 minutes.
-Counters never decrease, except when the exporter or the machine is restarted.
+The label `uuid` identifies an accelerator, `device` is the index that the driver assigns, and `kind` is `gpu` or `hpu`.
+The label `run` is the name of a training run, and `rank` is the number of the process in the run.
+The series of a process are exported for 15 minutes after the process has ended.
+A counter decreases only if it is reset, for example because the exporter, the machine, or the process or container that the counter describes has been restarted.
 """
 
 

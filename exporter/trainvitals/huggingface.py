@@ -65,8 +65,9 @@ class TrainvitalsCallback(TrainerCallback):
         run: The run name. If None, `TrainingMonitor` derives the name from the environment.
         monitor: An existing monitor of the run, which the caller finishes. If None, each call of
             `train()` creates a monitor and finishes it.
-        flops_per_token: The model's floating-point operations per token, forward and backward, for
-            model FLOPs utilisation. This argument is ignored if `monitor` is passed.
+        flops_per_token: The number of floating-point operations that the forward and backward
+            passes need for one token. The model FLOPs utilization (MFU) is calculated from this
+            number. The argument is ignored if `monitor` is passed.
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:

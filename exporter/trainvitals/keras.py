@@ -52,8 +52,9 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
             monitor and finishes it.
         batch_size: The number of samples in a batch, as passed to `fit` or to the data set. If
             None, the number of samples is unknown.
-        flops_per_sample: The model's floating-point operations per sample, forward and backward,
-            for model FLOPs utilisation. This argument is ignored if `monitor` is passed.
+        flops_per_sample: The number of floating-point operations that the forward and backward
+            passes need for one sample. The model FLOPs utilization (MFU) is calculated from this
+            number. The argument is ignored if `monitor` is passed.
 
     Attributes:
         monitor: The monitor of the current run. Unless a monitor was passed in, the value is None

@@ -148,26 +148,32 @@ class Section:
         return not self._left
 
     def take(self, key: str, kind: type[Kind], wanted: str) -> Kind | None:
-        """Take and return a key's value of one type; None if the key is missing or has no value."""
+        """Remove a key and return its value; None if the key is missing or has no value.
+
+        The value must have the type `kind`, which error messages describe as `wanted`.
+        """
         value = self._left.pop(key, None)
         if value is not None and not isinstance(value, kind):
             raise self.refuse(key, f"this is not {wanted}; correct it")
         return value
 
     def take_section(self, key: str) -> Section | None:
-        """Take and return a key's mapping; None if the key is missing or has no value."""
+        """Remove a key and return its mapping; None if the key is missing or has no value."""
         content = self._left.pop(key, None)
         return None if content is None else Section(f"{self.where}: {key}", content)
 
     def take_choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """Take and return a key's value, one of `choices`; None if the key is missing or empty."""
+        """Remove a key and return its value; None if the key is missing or has no value.
+
+        The value must be one of `choices`. An empty string counts as no value.
+        """
         value = self.take(key, str, "a string")
         if value not in (None, "", *choices):
             raise self.refuse(key, f"{value} is not one of {', '.join(choices)}")
         return value or None
 
     def take_strings(self, key: str) -> tuple[str, ...] | None:
-        """Take and return a key's list of strings; None if the key is missing or has no value."""
+        """Remove a key and return its strings; None if the key is missing or has no value."""
         values = self.take(key, list, "a list of strings")
         if values is None:
             return None
@@ -176,7 +182,7 @@ class Section:
         return tuple(values)
 
     def take_strings_by_name(self) -> dict[str, str]:
-        """Take and return the remaining keys with their values, all of which must be strings."""
+        """Remove and return all remaining keys and their values, which must be strings."""
         for name, value in self._left.items():
             if not (isinstance(name, str) and isinstance(value, str)):
                 raise self.refuse(

@@ -100,7 +100,11 @@ class Notifier:
             each.put(message)
 
     def close(self, wait_seconds: float = 0.0) -> bool:
-        """Stop accepting messages, and try to send the queued messages once more in the background.
+        """Stop accepting messages, and send the queued messages in the background.
+
+        Messages that are passed to `send` after this call are discarded. Each channel's thread
+        immediately tries to send the channel's queued messages, once and without retries, and
+        exits.
 
         Args:
             wait_seconds: The maximum wait for the queued messages to be sent, in seconds.

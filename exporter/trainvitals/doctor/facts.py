@@ -204,9 +204,10 @@ def gather(options: Options, machine: Machine, deadline: float) -> Facts:
 def judge_devices(
     reading: AcceleratorsReading, thresholds: Thresholds, *, now: float
 ) -> tuple[Trouble, ...]:
-    """Return the accelerators' troubles, the worst first, judged as if all were busy.
+    """Return the problems of the accelerators, the worst first, as if all accelerators were busy.
 
-    Accelerators are idle before a run, but need all of their PCIe lanes during the run.
+    The PCIe lanes are checked only on a busy accelerator. Every accelerator counts as busy here, so
+    that missing PCIe lanes are found before a run, while the accelerators are still idle.
     """
     past = Past({each.identity.uuid: Work(busy_percent=100.0) for each in reading.devices})
     return judge_machine((), {"accelerator": reading}, past, thresholds, now, Alerts()).troubles

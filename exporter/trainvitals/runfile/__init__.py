@@ -39,9 +39,9 @@ offset size   content
 256    3584   static JSON, UTF-8: `run` and other constant properties of the run
 3840   256    last words: u32 CRC-32 of the text, u32 bytes, UTF-8 text: the class of the exception
               that ended the run; all bytes are zero until then
-4096   4096   names of free metrics: 64 entries of 64 bytes: u8 length, u8 split (`SPLITS`), name
-              in UTF-8. Entries are appended; the word `names` of the state record is the number of
-              complete entries
+4096   4096   names of user-defined metrics: 64 entries of 64 bytes: u8 length, u8 split
+              (`SPLITS`), name in UTF-8. Entries are appended; the word `names` of the state record
+              is the number of complete entries
 8192   2x1024 step record, slot A and slot B
 10240  2x3072 state record, slot A and slot B; the last KiB of slot A is not part of the record:
 12288  64     trace request, written by the file's owner or root: u64 number, u32 steps,
@@ -257,7 +257,7 @@ class Record:
         live: The CLOCK_MONOTONIC time of the last phase change in nanoseconds, and the current
             `Phase`; None if no phase is known. When a step hangs, the phase in `live` is newer than
             the step record's word `phase`.
-        metrics: The name and split of each free metric; the value of metric i is the word
+        metrics: The name and split of each user-defined metric; the value of metric i is the word
             `metric_i`.
         identity: The identity of the run file's writer; None for a run found in event files or
             logs.

@@ -82,12 +82,12 @@ def encode_header(identity: Identity) -> bytes:
 
 
 def clean_metric_name(name: str) -> str:
-    """Return a free metric's name without control characters, cut to at most 62 bytes."""
+    """Return a user-defined metric's name without control characters, cut to 62 bytes."""
     return clean_label(name).encode()[:MOST_NAME_BYTES].decode(errors="ignore")
 
 
 def encode_name(name: str, split: str) -> bytes:
-    """Return an encoded entry for the table of free metric names.
+    """Return the entry of a user-defined metric's name in the table of names, as bytes.
 
     Raises:
         ValueError: The name is longer than 62 bytes, or the split is not one of `SPLITS`.
@@ -175,7 +175,7 @@ def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
 
 
 def decode_names(data: bytes, count: float, at: int = 0) -> tuple[tuple[str, str], ...]:
-    """Return the names and splits of the free metrics in a table of names.
+    """Return the names and splits of the user-defined metrics in a table of names.
 
     Args:
         data: Bytes of a run file that contain the table of names.
@@ -183,7 +183,8 @@ def decode_names(data: bytes, count: float, at: int = 0) -> tuple[tuple[str, str
         at: The offset of the table in the data.
 
     Returns:
-        The name and the split of each free metric; both are empty strings for an invalid entry.
+        The name and the split of each user-defined metric. For an invalid entry, both are empty
+            strings.
     """
     number = int(count) if 0 <= count <= MOST_METRICS else 0
     return tuple(_decode_name(data, at + index * _NAME_ENTRY_BYTES) for index in range(number))

@@ -246,7 +246,7 @@ def _read_change(directory: Path) -> int:
 
 
 def _discard_old(folder: int, oldest: float) -> None:
-    """Remove this user's old launch notes, as the exporter does.
+    """Remove this user's old launch notes. The exporter also removes old launch notes.
 
     Args:
         folder: A descriptor of the run directory.

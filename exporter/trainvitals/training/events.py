@@ -109,7 +109,7 @@ class EventRecorder(StepRecorder):
 
         `loss`, `accuracy`, `learning_rate` (or `lr`), `gradient_norm` (or `grad_norm`),
         `val_loss` and `val_accuracy` have dedicated metrics. A value with any other name is
-        exported as a free metric with that name.
+        exported as a user-defined metric with that name.
 
         Args:
             values: The values to record by name.

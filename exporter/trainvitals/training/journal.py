@@ -105,10 +105,11 @@ class Journal:
         self.set("state_time", self._clock())
 
     def log(self, values: Iterable[tuple[str, float]], split: str | None) -> None:
-        """Record named values in their dedicated words, or as free metrics if no such word exists.
+        """Record named values in the words of a run file.
 
-        Each name is cut to 62 bytes. If the table of names is full, values with new names are
-        dropped and counted.
+        A value whose name has no dedicated word is recorded as a user-defined metric. Its name is
+        cut to 62 bytes. If the table of names is full, values with new names are dropped and
+        counted.
         """
         for name, value in values:
             word = _OWN_WORDS.get(f"{split}_{name}" if split else name)
@@ -182,7 +183,7 @@ class Journal:
         self.is_dirty = True
 
     def _find_place(self, name: str, split: str | None) -> int | None:
-        """Return the index of a free metric's word; None if the table of names is full."""
+        """Return the index of a user-defined metric's word; None if the table of names is full."""
         clean = clean_metric_name(name)
         number = self._recorder.find_metric(clean, _find_split(clean, split))
         self.set("names", self._recorder.name_count)

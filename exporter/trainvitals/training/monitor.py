@@ -100,9 +100,9 @@ class TrainingMonitor(EventRecorder):
         framework: The name of the training framework. If None, the loaded framework is detected:
             PyTorch, JAX or TensorFlow.
         framework_version: The version of the training framework.
-        flops_per_sample: The model's floating-point operations for one sample, forward and
-            backward, for model FLOPs utilisation.
-        flops_per_token: The model's floating-point operations for one token, forward and backward.
+        flops_per_sample: The number of floating-point operations that the forward and backward
+            passes need for one sample. The model FLOPs utilization is calculated from this number.
+        flops_per_token: The same number for one token.
         peak_flops: The device's peak in floating-point operations per second. If None, the peak is
             looked up by the device name.
         watch: The name of the value by which evaluations are compared to find improvements.

@@ -148,7 +148,7 @@ class Recorder:
         self._names: dict[tuple[str, str], int] = {}
 
     def find_metric(self, name: str, split: str) -> int | None:
-        """Return the number of a free metric; a new name is assigned a new number.
+        """Return the number of a user-defined metric; a new name is assigned a new number.
 
         Returns:
             The number of the metric; None if the table of names is full.
@@ -167,7 +167,7 @@ class Recorder:
 
     @property
     def name_count(self) -> int:
-        """The number of free metrics in the table of names."""
+        """The number of user-defined metrics in the table of names."""
         return len(self._names)
 
     @property
@@ -288,7 +288,11 @@ _LOCK_NOW = 2 | 4  # LOCK_EX | LOCK_NB
 
 
 def _discard_old(folder: int, own_pid: int, now: float) -> None:
-    """Remove this user's run files of runs that ended over a day ago, as the exporter does."""
+    """Remove this user's run files whose process has exited and that are over a day old.
+
+    The age of a file is the time since the file was last written. At most 64 files are examined.
+    The exporter also removes old run files.
+    """
     for name in os.listdir(folder)[:_MOST_EXAMINED]:
         # If this process has locked a file, closing a second descriptor of it releases the lock.
         if not name.endswith(SUFFIX) or f".{own_pid}." in name:

@@ -89,7 +89,10 @@ def table_block(
 
 
 def _lay_out(metrics: Sequence[Metric]) -> list[tuple[Metric, slice]]:
-    """Return each metric with the slice of a row that contains its values, histograms last."""
+    """Return each metric with the slice of a row that contains the metric's values.
+
+    The metrics are in the order of the table, except that histograms follow all other metrics.
+    """
     laid: list[tuple[Metric, slice]] = []
     at = 0
     for metric in metrics:

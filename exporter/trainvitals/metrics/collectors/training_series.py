@@ -71,7 +71,7 @@ def _describe_rank(rank: RankReading) -> Labels:
 
 
 def _list_free(rank: RankReading, room: int) -> tuple[_Names, list[float], int]:
-    """Return the names and values of up to `room` free metrics, and the number of omitted ones."""
+    """Return up to `room` user-defined metrics: names, values and the number of omitted metrics."""
     found: dict[tuple[str, str], float] = {}
     for number, name in enumerate(rank.record.metrics):
         value = rank.record.state[_METRICS + number]

@@ -1,8 +1,8 @@
 """The metrics of a rank, each with the field that contains the metric's value.
 
 A rank has at most `MOST_SERIES` series. Metrics are ordered by importance: the series of the last
-metrics are left out first. Free metrics use the remaining series, and the first `LEAST_FREE` free
-metrics are always included.
+metrics are left out first. User-defined metrics use the remaining series. The first `LEAST_FREE`
+user-defined metrics are always included.
 """
 
 from __future__ import annotations

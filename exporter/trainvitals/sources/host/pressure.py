@@ -17,14 +17,14 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The time since boot in which tasks waited for one resource.
+    """The time since boot during which tasks waited for one resource.
 
     Attributes:
         resource: The resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
-        some_seconds: The time in which at least one task waited; None for interrupts, because an
-            interrupt stops all tasks on a core.
-        full_seconds: The time in which all tasks waited simultaneously; None for the CPU, because
-            the kernel does not define this time for a whole machine.
+        some_seconds: The time during which at least one task waited; None for interrupts, because
+            an interrupt stops all tasks on a core.
+        full_seconds: The time during which all tasks waited simultaneously; None for the CPU,
+            because the kernel does not define this time for a whole machine.
     """
 
     resource: str

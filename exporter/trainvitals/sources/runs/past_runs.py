@@ -191,10 +191,14 @@ class Run:
 
     @property
     def telling(self) -> Start:
-        """The run's most relevant start.
+        """The start that best explains the state of the run.
 
-        The most relevant start is the first start to fail in the last attempt. If no start failed,
-        it is a stalled start, or else the first start to fail in the last attempt that failed.
+        It is the first of these starts that exists:
+
+        1. The start whose failure ended the last attempt.
+        2. A stalled start of the last attempt.
+        3. If ranks are alive, the start whose failure ended the latest failed attempt.
+        4. The first start of the last attempt.
         """
         first = find_first(self.current)
         if first is not None:

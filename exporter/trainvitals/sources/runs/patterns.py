@@ -34,7 +34,7 @@ group                       meaning
                             `loss: 0.5 | acc=0.9`; each number is recorded under its name
 any other                   a number with that name: `loss`, `val_loss`, `accuracy`,
                             `learning_rate`, `grad_norm`, `samples_per_second`,
-                            `tokens_per_second` ... or any other name, which becomes a free metric
+                            `tokens_per_second` ... or any other name, for a user-defined metric
 =========================== =====================================================================
 
 For each line, the patterns are tried in order, the user's patterns first, and the first matching

@@ -285,7 +285,11 @@ class RankFile:
         return True
 
     def _read_rest(self, state: tuple[float, ...]) -> tuple[tuple[tuple[str, str], ...], str]:
-        """Return the free metrics' names and the last words, if the state record refers to any."""
+        """Return the names of the user-defined metrics, and the last words.
+
+        The names are read again only if their number in the state record has changed. The last
+        words are read only if the state is "failed".
+        """
         metrics, last_words = tuple(self.record.metrics), self.record.last_words
         if state[_NAMES] != self._names_key:
             table = os.pread(self._descriptor, STEP_AT - NAMES_AT, NAMES_AT)

@@ -158,7 +158,7 @@ def choose_runs(reading: RunsReading, names: Collection[str]) -> RunsReading:
 
 
 def describe_record(record: Record) -> dict[str, object]:
-    """Return the known words and free metrics of a record by name, for JSON output."""
+    """Return the known words and user-defined metrics of a record by name, for JSON output."""
     words = dict(zip((*STEP_WORDS, *STATE_WORDS), (*record.step, *record.state), strict=True))
     metrics = [
         {"name": name, "split": split, "value": record.state[_METRICS + number]}

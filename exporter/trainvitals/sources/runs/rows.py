@@ -74,9 +74,9 @@ class RowFormat:
         columns: The names that every row contains.
         steps: The names that the step may have.
         words: The names whose numbers are recorded as a word of a run file. Each name maps to the
-            word and to the factor that converts the number to the word's unit. If the format has
-            step names, the mapping applies only to rows with a step. If the word is empty, the
-            number is ignored.
+            word and to the factor that converts the number to the word's unit. A number whose word
+            is an empty string is not recorded. If the format has step names, the numbers of these
+            names are recorded only from rows with a step.
         sums: The names of sums. Each name maps to the prefix and the suffix of the names whose
             numbers are added.
     """

@@ -17,10 +17,10 @@ class SeenFile:
     Attributes:
         path: The path of the file, which may have been deleted.
         key: The identity of the file, which is the same under every path of the file.
-        record: The record in the file, or the last record that was read while `is_current` is
-            False.
+        record: The last complete record that was read from the file. The record may be older than
+            the file's contents if `is_current` is False.
         liveness: The liveness of the file's writer.
-        is_current: Whether the records in the file are currently complete.
+        is_current: Whether this reading found complete records in the file.
         can_be_noted: Whether a note about how the process ended may be read and written in the
             file's directory. The value is False if the file was deleted. The value is also False if
             the directory is in a container, because a path in a container could lead root to any

@@ -3,8 +3,8 @@
 A name such as `train_loss_step`, `Loss/val`, `lr-Adam` or `eval/loss` is split into parts. Parts
 that name a data set, such as train, val, eval and test, are removed. Parts that name the averaging,
 such as step and epoch, are also removed. If the remaining parts form a known name, the number is
-stored under the corresponding word of a run file. Any other number is a free metric and keeps its
-name.
+stored under the corresponding word of a run file. Any other number is a user-defined metric and
+keeps its name.
 """
 
 from __future__ import annotations
@@ -114,8 +114,10 @@ class Place:
     """The position of a logged number in a record.
 
     Attributes:
-        word: The word of a run file, or `samples_per_second`; None for a free metric.
-        name: The name of the free metric as logged, cut to the length that a run file allows.
+        word: The word of a run file, or `samples_per_second`; None for a user-defined
+            metric.
+        name: The name of the user-defined metric as logged, cut to the length that a run file
+            allows.
         split: The number's data set; empty if the name does not show the data set.
         rank: The priority of the name; if two names in a run have the same word, the name with the
             lower rank is used.

@@ -55,12 +55,19 @@ def slope(name: str, start: float, per_second: float, /, **labels: str) -> Serie
 
 
 def instant(name: str, seconds_before: float, /, **labels: str) -> Series:
-    """Return a series whose value is the time `seconds_before` seconds before the phase begins."""
+    """Return a series whose value is a constant Unix time in each phase.
+
+    This time is `seconds_before` seconds before the phase begins. The drill divides
+    `seconds_before` by its speed.
+    """
     return Series(name, tuple(labels.items()), "instant", seconds_before)
 
 
 def recent(name: str, seconds_ago: float, /, **labels: str) -> Series:
-    """Return a series whose value is always the time `seconds_ago` seconds before now."""
+    """Return a series whose value is the Unix time `seconds_ago` seconds before the current time.
+
+    The value increases with the current time. The drill divides `seconds_ago` by its speed.
+    """
     return Series(name, tuple(labels.items()), "recent", seconds_ago)
 
 

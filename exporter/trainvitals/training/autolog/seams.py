@@ -60,8 +60,8 @@ class TrainingThread:
 class Seam:
     """Observes one kind of event in a training loop by wrapping one or more functions.
 
-    At the first exception in the observation, the exception is logged, the functions are restored,
-    and the observation of this kind of event ends. The exception never reaches the program.
+    If the observing code raises an exception, the exception is logged, the original functions are
+    restored, and the observation ends. The exception never reaches the training program.
 
     Args:
         name: The name of the events, which is used in log messages.

@@ -1,4 +1,8 @@
-"""Terminations by PBS, LSF, Grid Engine, HTCondor, Kubernetes or cloud services, but not Slurm."""
+"""Terminations at a memory or time limit that schedulers other than Slurm report in a log.
+
+These schedulers are PBS, LSF, Grid Engine, HTCondor, Kubernetes, systemd and cloud services. The
+module `slurm` detects terminations by Slurm.
+"""
 
 from __future__ import annotations
 

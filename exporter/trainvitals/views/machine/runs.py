@@ -84,7 +84,11 @@ class _Memory:
         self.counters.take(time, (waited, trained, away))
 
     def measure(self) -> Habit:
-        """Return the shares of the past 10 minutes that the rank spent in its phases."""
+        """Return how the rank spent the past 10 minutes, as two shares.
+
+        The shares are the share of step time in which the rank waited for data, and the share of
+        the time in which the rank did not train.
+        """
         waited = self.counters.rise(_WAITED, _PAST_SECONDS)
         trained = self.counters.rise(_TRAINED, _PAST_SECONDS)
         away = self.counters.rise(_AWAY, _PAST_SECONDS)
@@ -130,7 +134,11 @@ class Runs:
         kept.note(rank, time)
 
     def measure(self) -> dict[str, dict[str, Habit]]:
-        """Return the shares of the past 10 minutes that ranks spent in phases, by run and rank."""
+        """Return the recent waiting time and non-training time of each rank, by run and rank.
+
+        Both times are shares over the past 10 minutes: the share of step time in which the rank
+        waited for data, and the share of the time in which the rank did not train.
+        """
         return {
             run: {rank: kept.measure() for rank, kept in ranks.items()}
             for run, ranks in self._memories.items()
