@@ -14,7 +14,7 @@ from typing import TypeVar
 from trainvitals.foreign_numbers import MOST_COUNT, read_duration
 from trainvitals.runfile import STATE, STEP, Record, State
 
-MOST_REMEMBERED = 1024
+MOST_REMEMBERED = 512
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

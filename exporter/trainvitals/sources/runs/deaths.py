@@ -21,8 +21,8 @@ from trainvitals.sources.runs.seen_files import SeenFile
 
 # How long to wait for the kernel's report of an exit, which follows the parent's `wait` call.
 PATIENCE_SECONDS = 10.0
-_MOST_RUNS = 1024
-_MOST_COUNTED = 4096
+_MOST_RUNS = 512
+_MOST_COUNTED = 2048
 _STATE, _STATE_TIME = STATE["state"], STATE["state_time"]
 _STEP_WALL, _STATE_WALL = STEP["wall_time"], STATE["wall_time"]
 

@@ -170,12 +170,12 @@ def test_a_run_has_lost_what_its_worst_rank_lost():
 
 
 def test_runs_that_are_long_gone_are_forgotten():
-    """At most 1024 runs are remembered, and the oldest runs are forgotten first."""
+    """At most 512 runs are remembered, and the oldest runs are forgotten first."""
     ledger = AttemptHistory()
     for number in range(1100):
         ledger.update([attempt(number, run=f"run{number}", steps=5)])
-    assert len(ledger._chains) == 1024
-    assert len(ledger._worst) == 1024
+    assert len(ledger._chains) == 512
+    assert len(ledger._worst) == 512
     assert ("run1099", "0") in ledger._chains
 
 

@@ -140,7 +140,7 @@ def test_what_is_counted_of_a_run_that_is_here_is_never_forgotten(tmp_path: Path
         register._count(number, f"run {number}", register._deaths["key"].ending)
         register.forget({"key"}, {"llama"})
     assert register.count_exits("llama")["signal"] == 1
-    assert len(register._exits) == 1024
+    assert len(register._exits) == 512
 
 
 @pytest.mark.parametrize("told_time", [NOON + 3600, float("inf"), 1e300])
