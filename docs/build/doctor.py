@@ -99,9 +99,11 @@ Each result contains `name`, `subject`, `status`, `what` (the observed state), `
   If `--python` is not set, the interpreter of the activated environment is examined, unless `trainvitals` itself is installed in this environment.
   Otherwise, the interpreter of the run that was last seen is examined, if this run is alive, belongs to you and is not in a container.
   Otherwise, the interpreter that runs `trainvitals doctor` is examined.
-  Run files do not contain the path of the interpreter. If the interpreter of the run that was last seen is not known, for example because the run has ended, only versions are compared: a warning is shown if the run used another version of its framework than the version that is installed for the examined interpreter.
+  Run files do not contain the path of the interpreter.
+  If the interpreter of the run that was last seen is not known, for example because the run has ended, only versions are compared: a warning is shown if the run used another version of its framework than the version that is installed for the examined interpreter.
 - Neither PyTorch nor any other installed package is imported. The interpreter is run only to obtain its version and its paths, and all other information is read from files.
-  Versions are read from `torch/version.py` and the metadata of the packages. The GPU architectures that PyTorch supports are read from `libtorch_python.so`, which is also the source of `torch.cuda.get_arch_list()`.
+  Versions are read from `torch/version.py` and the metadata of the packages.
+  The GPU architectures that PyTorch supports are read from `libtorch_python.so`, which is also the source of `torch.cuda.get_arch_list()`.
 - A driver may be older than the CUDA version of a program if the driver supports the same major version. CUDA 11 requires at least driver 450.80.02, CUDA 12 requires 525.60.13, and CUDA 13 requires 580.65.06. If a program was built with a CUDA toolkit whose minor version is newer than the driver's, the program runs only if it contains kernels for the GPU.
 - All checks run in parallel. A check that exceeds the deadline is reported as not checked and does not delay the other checks.
 - A token is sent only to its issuer, or to the address in the issuer's variable, such as `HF_ENDPOINT`. Tokens are not printed, and redirects are not followed. If a request fails temporarily, it is sent up to three times.
