@@ -131,14 +131,14 @@ def _measure(
             return seconds
         if seconds > _BEYOND_DOUBT * MOST_SECONDS:
             break
-    return seconds / max(1.0, _measure_known(clock) / _KNOWN_SECONDS)
+    return seconds / measure_slowness(clock)
 
 
-def _measure_known(clock: Callable[[], float]) -> float:
-    """Return the processor time of a search whose time on the reference machine is known."""
+def measure_slowness(clock: Callable[[], float]) -> float:
+    """Return how many times as long as on the reference machine at rest a search takes now."""
     began = clock()
     _KNOWN.search(_KNOWN_TEXT)
-    return clock() - began
+    return max(1.0, (clock() - began) / _KNOWN_SECONDS)
 
 
 def list_pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from enum import Enum
+from functools import lru_cache
 from operator import ne
 
 
@@ -67,6 +68,7 @@ _NO_SECRETS = _HARMLESS_ENDS | _list(
     "id ids hash sha digest checksum fingerprint commit revision event trace span model dataset "
     "image tag host hostname port region bucket public pub user username log logs"
 )
+_LONGEST_KNOWN = 64
 _LEAST_RANDOM = 14
 _LEAST_DIGITS = 2
 _FEW_SWITCHES = 3
@@ -99,6 +101,16 @@ class Rule(Enum):
 
 def find_rule(name: str) -> Rule | None:
     """Return the rule for a name's value; None if the name does not denote a secret."""
+    return _find_known_rule(name) if len(name) <= _LONGEST_KNOWN else _determine_rule(name)
+
+
+@lru_cache(maxsize=512)
+def _find_known_rule(name: str) -> Rule | None:
+    # The same few names occur on most lines of a log. Long names would take too much memory.
+    return _determine_rule(name)
+
+
+def _determine_rule(name: str) -> Rule | None:
     words = [word.lower() for word in _WORDS.findall(name)]
     last = words[-1] if words else ""
     before = words[-2] if len(words) > 1 else ""

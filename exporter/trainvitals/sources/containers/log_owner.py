@@ -102,6 +102,7 @@ _PACE_SECONDS, _PACE_LINES, _MOST_PACES, _LEAST_PACE_SECONDS = 300.0, 10, 2.0, 3
 # If a log continues for this number of lines after a report of a kill, the log is not from the
 # killed program.
 _MANY_LINES = 40
+_LONGEST_LINE = 16_384  # a PID, a bus or a kill report is near the beginning of its line
 
 
 def find_times(lines: Iterable[DatedLine | str], *, zone: str = "") -> tuple[float, float] | None:
@@ -353,7 +354,7 @@ def read_owner(
     """
     if log is None:
         return LogOwner(None)
-    texts = [line if isinstance(line, str) else line.text for line in log]
+    texts = [(line if isinstance(line, str) else line.text)[:_LONGEST_LINE] for line in log]
     texts = [text for text in texts if not _OF_KERNEL.search(text)]
     text = "\n".join(texts)
     buses = {
