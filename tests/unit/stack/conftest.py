@@ -107,7 +107,7 @@ class Stack:
     receiver: WebhookReceiver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a stack with one evaluation per second slows all later tests
 def stack(new_settings, programs, quick_up, tmp_path_factory):
     """Yield a running stack with the real exporter, a stand-in Grafana and a receiver of alerts."""
     place, told = tmp_path_factory.mktemp("whole"), []
