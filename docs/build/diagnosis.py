@@ -39,7 +39,7 @@ The reasons are a closed set, and are listed here in order of precedence.
 ## Order of evaluation
 
 Every cause is checked against all the evidence: the engine's events and state, the kernel log, the control group, and the last lines of the log.
-The first matching cause is the verdict, apart from the exceptions below the list.
+The first matching cause is the verdict, with the exceptions described in the list and below it.
 Further matching causes are listed as contributing.
 The causes are checked in this order:
 

@@ -27,8 +27,8 @@ class MachineCollector(Collector):
 
     Args:
         machine: The machine to read; by default, this machine without the collector `process`.
-        deadline_seconds: The timeout of one collection in seconds; collectors that do not respond
-            before this timeout have no metrics.
+        deadline_seconds: The timeout of one collection, in seconds. The metrics of collectors that
+            do not finish within this time are omitted.
     """
 
     def __init__(

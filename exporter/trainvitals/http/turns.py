@@ -1,10 +1,11 @@
 """The order in which waiting passwords are checked.
 
 Networks take turns, so that many guesses from one network do not delay another network's password.
-Three of four turns go to networks that have sent no wrong password since the server started. After
-a restart, a scraper therefore waits for only a few guesses, regardless of how many networks guessed
-passwords before the restart. The fourth turn goes to the other networks, so that a scraper in such
-a network does not wait for an endless series of new networks.
+Three out of every four password checks give priority to networks from which no wrong password has
+been received since the server started. After a restart, a scraper therefore waits for only a few
+guesses, regardless of how many networks guessed passwords before the restart. The fourth check
+gives priority to the other networks, so that a scraper in such a network does not wait for an
+endless series of new networks.
 """
 
 from __future__ import annotations

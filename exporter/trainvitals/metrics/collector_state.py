@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectorResult:
-    """A reading, its metric families, the data it lacks, and the number of items left out."""
+    """A reading, its metric families, the data it lacks, and the number of omitted items."""
 
     reading: object
     blocks: tuple[Block, ...]

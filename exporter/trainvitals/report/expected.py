@@ -33,7 +33,10 @@ def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
 
 
 def _find_expected(archive: Archive, metric: str) -> dict[_Place, float]:
-    """Return each run's latest value of the metric by machine and run, if it is positive."""
+    """Return the latest value of the metric for each machine and run.
+
+    Values that are not positive are omitted.
+    """
     series = archive.ask_hours(
         "what is expected of runs",
         f"max by ({_BY}) (last_over_time({metric}{{@run}}[@hour]))",

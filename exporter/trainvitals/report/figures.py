@@ -1,8 +1,8 @@
-"""The figures of a report, in base units: seconds, bytes, joules, watts, °C, ratios 0 to 1.
+"""The figures of a report, in base units.
 
-Times are in Unix seconds. None means that a figure is unknown; an unknown figure is never 0. Sums
-cover the time for which Prometheus has data. "At the end" refers to the last sample at the end of
-the period.
+The units are seconds, bytes, joules, watts, degrees Celsius, and ratios from 0 to 1. Times are in
+Unix seconds. None means that a figure is unknown; an unknown figure is never 0. Sums cover the time
+for which Prometheus has data. "At the end" refers to the last sample at the end of the period.
 """
 
 from __future__ import annotations

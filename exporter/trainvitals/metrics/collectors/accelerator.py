@@ -109,7 +109,7 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         return reading.complaint
 
     def omitted(self, reading: AcceleratorsReading) -> int:
-        """Return the number of processes that were left out because of the limit on processes."""
+        """Return the number of processes omitted because of the limit on processes."""
         return reading.omitted_processes
 
     def close(self) -> None:

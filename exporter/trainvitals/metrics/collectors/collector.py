@@ -44,7 +44,7 @@ class Collector(Protocol[Reading]):
         return None
 
     def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - for subclasses
-        """Return how many items a limit or a parse error left out; 0 by default."""
+        """Return the number of items omitted because of a limit or a parse error; 0 by default."""
         return 0
 
     def close(self) -> None:

@@ -187,7 +187,7 @@ class ContainerCollector(SourceCollector[ContainersReading]):
         return reading.complaint
 
     def omitted(self, reading: ContainersReading) -> int:
-        """Return the number of containers that the limit on containers left out."""
+        """Return the number of containers omitted because of the limit on containers."""
         return reading.omitted
 
 

@@ -95,7 +95,7 @@ class CpuCollector(SourceCollector[CpuReading]):
         )
 
     def omitted(self, reading: CpuReading) -> int:
-        """Return the number of cores that the limit on cores left out."""
+        """Return the number of cores omitted because of the limit on cores."""
         return reading.dropped
 
 

@@ -92,7 +92,7 @@ class DiskCollector(SourceCollector[DiskReading]):
         return total, table_block((self.name, "disks"), _METRICS, subjects, rows)
 
     def omitted(self, reading: DiskReading) -> int:
-        """Return the number of disks that a limit or a parse error left out."""
+        """Return the number of disks omitted because of a limit or a parse error."""
         return reading.dropped
 
 

@@ -88,7 +88,7 @@ class FilesystemCollector(Collector[FilesystemReading]):
         return f"cannot ask {', '.join(troubled)}; check its server or disk, or unmount it"
 
     def omitted(self, reading: FilesystemReading) -> int:
-        """Return the number of file systems that a limit or a parse error left out."""
+        """Return the number of file systems omitted because of a limit or a parse error."""
         return reading.dropped
 
     def close(self) -> None:

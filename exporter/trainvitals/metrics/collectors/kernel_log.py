@@ -73,7 +73,7 @@ class KernelLogCollector(Collector[KernelTallyReading]):
         return tuple(blocks)
 
     def omitted(self, reading: KernelTallyReading) -> int:
-        """Return how many kinds of errors were left out because of the limit on kinds."""
+        """Return the number of kinds of errors omitted because of the limit on kinds."""
         return reading.omitted
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ class NetworkCollector(SourceCollector[NetworkReading]):
         return (total, table) if table.values else (total,)
 
     def omitted(self, reading: NetworkReading) -> int:
-        """Return the number of interfaces that a limit or a parse error left out."""
+        """Return the number of interfaces omitted because of a limit or a parse error."""
         return reading.dropped
 
 

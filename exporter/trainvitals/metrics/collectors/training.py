@@ -51,7 +51,7 @@ class TrainingCollector(Collector[RunsReading]):
         return "; ".join(filter(None, (reading.complaint, *failed))) or None
 
     def omitted(self, reading: RunsReading) -> int:
-        """Return how many ranks and series limits left out, plus the number of faulty runs."""
+        """Return the total number of faulty runs and of ranks and series omitted due to limits."""
         return reading.omitted + self._left_out + len(self._faulty)
 
     def close(self) -> None:

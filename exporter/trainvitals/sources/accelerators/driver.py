@@ -1,8 +1,9 @@
-"""One vendor's driver, which readers open, read, and reopen after a failure.
+"""The driver of one vendor.
 
-The first reader runs on a thread of the exporter, which uses the least memory. Every later reader
-runs in a child process, because the library must be loaded again after a failure, and because the
-reader may have to be killed.
+Readers open the driver, read values from it, and reopen it after a failure. The first reader runs
+on a thread of the exporter, which uses the least memory. Every later reader runs in a child
+process, because the library must be loaded again after a failure, and because the reader may have
+to be killed.
 
 - The library or the driver is absent: the exporter reports no devices, and checks for the driver
   every minute.

@@ -153,7 +153,10 @@ def _measure_memory(device: AcceleratorReading) -> float:
 
 
 def _choose_pids(devices: Sequence[AcceleratorReading]) -> list[int]:
-    """Return at most 32 PIDs to read, first the process with the most memory on each device."""
+    """Return at most 32 PIDs to read.
+
+    The process that uses the most memory on each device comes first.
+    """
     ranked = sorted(
         ((place, one.pid) for each in devices for place, one in enumerate(each.processes)),
         key=lambda pair: pair[0],

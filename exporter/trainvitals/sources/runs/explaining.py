@@ -152,7 +152,7 @@ class _Explainer:
         self._listeners: list[_Listener] = []
 
     def find_reader(self, run: str) -> LineReader:
-        """Return the reader for the lines of a run."""
+        """Return the reader that collects a run's numbers, and create it if the run is new."""
         if run not in self._readers:
             self._readers[run] = LineReader()
             self._readers[run].scalars = listener = _Listener()
