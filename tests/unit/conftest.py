@@ -20,7 +20,12 @@ _IS_UNTRACED = pytest.StashKey[bool]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose the cases of each test that are traced: at most `TRACED_CASES`, spread over all."""
+    """Choose the cases that are traced, and begin with the longest tests.
+
+    Of each test, at most `TRACED_CASES` cases are traced, spread over all. Tests that repeat made-up
+    inputs take the longest: at the end, they would run while the other workers are idle.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("untraced") is None)
     tests = defaultdict(list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
