@@ -26,7 +26,7 @@ class Places:
         stall_seconds: The time in seconds without progress after which a client is assumed not to
             read its response.
         unsent_bytes: The maximum total size of the responses that wait for clients, in bytes.
-        clock: A function that returns monotonic seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class Viewing:
         alerts: The source of the alerts that Prometheus reports; None if no Prometheus is
             configured.
         clock: A function that returns the current time in Unix seconds.
-        monotonic: A function that returns monotonic seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(

@@ -159,11 +159,12 @@ def _rank(tls: TLSSettings) -> tuple[int, bool]:
 class WebConfigFile:
     """A web configuration file that is reloaded after the file or a certificate has changed.
 
-    A change that is invalid, empties the file or removes protection is not applied.
+    A change is not applied if the new file is invalid, turns TLS on or off, weakens TLS or removes
+    all users.
 
     Args:
         path: The path of the web configuration file.
-        clock: A function that returns monotonic seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
 
     Attributes:
         config: The configuration that is in force.

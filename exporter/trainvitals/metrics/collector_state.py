@@ -207,7 +207,7 @@ class CollectorState:
         """Return the outcome of the collector's latest reading.
 
         Args:
-            now: The current time in monotonic seconds.
+            now: The current time of the monotonic clock, in seconds.
             is_late: Whether this scrape's deadline has passed while the reading is in progress for
                 a scrape with a later deadline.
         """

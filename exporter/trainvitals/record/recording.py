@@ -45,7 +45,7 @@ class Schedule:
 
     Args:
         interval_seconds: The interval between snapshots.
-        clock: A function that returns monotonic seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(

@@ -215,7 +215,7 @@ class FlowMeter:
     """A meter that derives disk and network rates from successive counter values.
 
     Args:
-        clock: A function that returns monotonic seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -80,7 +80,7 @@ class FiringAlerts:
     Args:
         fetch: A function that queries Prometheus for the active alerts; it may raise SourceError.
         hostname: This machine's name.
-        monotonic: A monotonic clock, in seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(

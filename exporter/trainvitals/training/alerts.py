@@ -87,7 +87,8 @@ class Alerts:
     """The state of the alerts: the conditions that are currently raised.
 
     Args:
-        clock: A monotonic clock, in seconds. It may be stopped while no values are compared.
+        clock: A function that returns the time of a monotonic clock, in seconds. The clock may be
+            stopped while no values are compared.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

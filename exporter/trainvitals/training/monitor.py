@@ -117,7 +117,7 @@ class TrainingMonitor(EventRecorder):
             /dev/shm/trainvitals if this variable is not set.
         enabled: Whether the monitor records anything; if False, every method does nothing.
         environ: The environment variables. If None, the process's own variables are used.
-        monotonic: A clock that never jumps, in seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
         clock: A clock that returns Unix time in seconds.
         publish_seconds: The minimum time between two publications; steps that end within this time
             are published together. If None, the time is 1 ms, or 0.5 s if the run directory is on a

@@ -66,7 +66,7 @@ class Pace:
     """A meter of batches; a batch lasts from the end of the previous batch until it ends.
 
     Args:
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
     """
 
     __slots__ = (
@@ -155,7 +155,7 @@ class Baseline:
     Args:
         lasting_seconds: The time for which a value must deviate before an alert is raised. The
             alert is cleared after a quarter of this time without deviation.
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class ResourceMonitor:
             the CSV column `sample` show. If it is 0, the values are read for every sample.
         write: A function that receives the printed text. If None, the text is written to standard
             output.
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
 
     Attributes:
         monitor: The monitor of the current fit. Unless a monitor was passed in, the value is None

@@ -30,7 +30,7 @@ class HostSampler:
     The rates in the first reading are means since the sampler was created.
 
     Args:
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
         procfs: The path at which procfs is mounted.
     """
 
@@ -199,7 +199,7 @@ class ProcessTree:
     0.2 % of the time.
 
     Args:
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

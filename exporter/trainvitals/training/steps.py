@@ -131,7 +131,7 @@ class StepRecorder(ValueRecorder):
             tracing: The tracer of steps on request; None to disable traces.
             publish_seconds: The minimum time between two publications; steps that end within this
                 time are published together.
-            monotonic: A clock that never jumps, in seconds.
+            monotonic: A function that returns the time of a monotonic clock, in seconds.
             clock: A clock that returns Unix time in seconds.
         """
         words = recorder.step.words

@@ -142,7 +142,7 @@ class DelayedScalar:
 
     Args:
         interval_seconds: The minimum time between the starts of two copies.
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
         modules: The loaded modules; torch is never imported.
 
     Attributes:

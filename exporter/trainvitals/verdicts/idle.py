@@ -209,7 +209,11 @@ def _find_pid(rank: RankReading) -> int | None:
 
 
 def _list_peers(seen: Surroundings, rank: RankReading | None, device: IdleDevice) -> Iterator[str]:
-    """Yield a text for each rank that a process may wait for, with the rank's current activity."""
+    """Yield a description of each rank that the process may be waiting for.
+
+    The description states the rank's current activity, or that the rank has ended. A rank whose
+    activity is not known is omitted.
+    """
     named = dict(_list_ranks(rank, device))
     siblings = {one.pid: Surroundings(one.pid, one) for one in seen.siblings}
     if seen.world or any(name.startswith(_COLLECTIVE_THREADS) for name in seen.threads):

@@ -35,7 +35,8 @@ def sparkline_svg(
         low: The value at the bottom edge.
         high: The value at the top edge.
         limit: The value at which a horizontal line is drawn; if None, no such line is drawn.
-        columns: The number of points that fit the width; None means the number of values.
+        columns: The maximum number of points that fit in the width. If None, the width fits all
+            points.
     """
     columns = columns or max(1, len(points))
     bottom, scale = HEIGHT - _MARGIN, (HEIGHT - 2 * _MARGIN) / ((high - low) or 1.0)

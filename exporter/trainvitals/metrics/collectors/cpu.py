@@ -56,7 +56,7 @@ class CpuCollector(SourceCollector[CpuReading]):
 
     Args:
         roots: The root directories of the file systems to read.
-        clock: A function that returns monotonic seconds.
+        clock: A function that returns the time of a monotonic clock, in seconds.
         max_cores: The maximum number of cores with separate series.
     """
 

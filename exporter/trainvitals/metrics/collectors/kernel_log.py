@@ -34,8 +34,8 @@ class KernelLogCollector(Collector[KernelTallyReading]):
     Args:
         roots: The root directories of the file systems to read.
         clock: A function that returns the current time in Unix seconds.
-        monotonic: A function that returns monotonic seconds, which do not advance while the machine
-            is suspended.
+        monotonic: A function that returns the time of a monotonic clock, in seconds. The clock does
+            not advance while the machine is suspended.
     """
 
     name = "kernel_log"

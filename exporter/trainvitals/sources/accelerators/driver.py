@@ -7,13 +7,15 @@ to be killed.
 
 - The library or the driver is absent: the exporter reports no devices, and checks for the driver
   every minute.
-- The driver was unloaded, replaced or restarted: the reader reports the change and ends. A child
-  process, which loads the library again, is started every few seconds until the driver opens.
-- A child process exited unexpectedly: a new child is started immediately, or a few seconds later if
-  the previous child had just been started.
-- A device was lost, added or removed: a second reader is started. If the second reader can read
-  other devices than the first reader, it replaces the first reader. Until then, the first reader
-  continues to read its devices; see the module `rescan`.
+- The driver was unloaded, replaced or restarted: the reader reports the change and ends. Until the
+  driver can be opened, a new child process, which loads the library again, is started every few
+  seconds.
+- A child process exited unexpectedly: a new child process is started immediately, or a few seconds
+  later if the previous child process had just been started.
+- A device was lost, added or removed: a second reader, which lists the devices again, is started in
+  a child process. If the second reader can read other devices than the first reader, it replaces
+  the first reader. Until then, the first reader continues to read its devices; see the module
+  `rescan`.
 - Opening the driver hangs, or a reader does not answer: the reader is replaced after a minute.
 - The driver is released on request: the reader is ended, so that the driver can be unloaded.
 

@@ -1,8 +1,8 @@
-"""Compare the engine's list of all containers with the registry.
+"""Compare the engine's list of all containers with the exporter's registry of known containers.
 
-The list and the registry are compared after each connection to the engine, so that exits without an
-event are also found. At the first comparison, the registry is empty, so containers that are not
-running exited before the exporter started.
+The list and the registry are compared after each connection to the container engine, so that exits
+without an event are also found. At the first comparison, the registry is empty, so containers that
+are not running exited before the exporter started.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class Comparison:
-    """Compares the engine's list of all containers with the registry.
+    """Compares the engine's list of all containers with the registry of known containers.
 
     Args:
         client: The client for the container engine.

@@ -1,4 +1,4 @@
-"""The evidence for an exit, from which the verdict is derived.
+"""The evidence about an exit, from which the verdict is derived.
 
 Command lines and log lines are stored as text, after `trainvitals.masking` has masked likely
 secrets. Environment variables are stored without their values.
@@ -300,9 +300,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence for one exit, or for the current problem of a running subject.
+    """The evidence about one exit of a container, a process or a training run, called the subject.
 
-    The subject is a container, a process or a training run.
+    If the subject is still running, the evidence is about its current problem.
 
     Attributes:
         subject: The kind of the subject, such as a container or a training run.

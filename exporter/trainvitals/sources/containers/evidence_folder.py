@@ -1,4 +1,4 @@
-r"""Read and write a folder with the evidence for one exit, collected by `--save` or manually.
+r"""Read and write a folder with the evidence about one exit, collected by `--save` or manually.
 
 All files in the folder are optional. Most of the files contain the output of a standard command, so
 the evidence can be collected on any machine:

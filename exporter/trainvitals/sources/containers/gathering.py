@@ -32,7 +32,7 @@ _SERVE = (
 def gather(
     survey: Survey, id_: str, name: str = "", *, ended: float | None = None, is_brief: bool = False
 ) -> Evidence:
-    """Return the evidence for a container's exit, or for its current problem.
+    """Return the evidence about a container's exit, or about a running container's problem.
 
     The journal takes precedence over the engine's current answer, which may describe a later start.
 

@@ -82,7 +82,8 @@ class EventFileSource(FileSource[_Run]):
     Args:
         logdirs: The configured directories, which need not exist yet.
         clock: A function that returns the current time, in Unix seconds.
-        monotonic: A monotonic clock, in seconds, to which deadlines refer.
+        monotonic: A function that returns the time of the monotonic clock to which deadlines refer,
+            in seconds.
         users: The users whose files are read.
         held: A function that returns the event files of processes that hold accelerators.
     """

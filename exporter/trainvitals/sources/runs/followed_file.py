@@ -145,7 +145,8 @@ class ReadBudget(Generic[Item]):
     searches are slow, so that searching takes at most 5% of the time.
 
     Args:
-        monotonic: A monotonic clock, in seconds, to which deadlines refer.
+        monotonic: A function that returns the time of the monotonic clock to which deadlines refer,
+            in seconds.
     """
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:

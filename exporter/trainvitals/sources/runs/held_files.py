@@ -85,7 +85,8 @@ class HeldFiles:
         users: The users whose files are read.
         search_seconds: The minimum time between two searches, in seconds.
         clock: A function that returns the current time, in Unix seconds.
-        monotonic: A monotonic clock, in seconds, to which deadlines refer.
+        monotonic: A function that returns the time of the monotonic clock to which deadlines refer,
+            in seconds.
 
     Attributes:
         files: The files of all processes; each file lists the processes that write to it.

@@ -58,7 +58,8 @@ class LogLineSource(FileSource[FollowedLog]):
         globs: The path patterns of the logs, in the format that the module `discovery` describes.
         patterns: The line patterns, in the order in which they are tried.
         clock: A function that returns the current time, in Unix seconds.
-        monotonic: A monotonic clock, in seconds, to which deadlines refer.
+        monotonic: A function that returns the time of the monotonic clock to which deadlines refer,
+            in seconds.
         users: The users whose logs are read.
         held: A function that returns the files of processes that hold accelerators.
     """

@@ -99,7 +99,8 @@ class ContainerDirectories:
         path: The absolute path of a run directory in each namespace.
         host: The machine on which the trainers run; None for this machine.
         search_seconds: The interval between searches for namespaces, which take some milliseconds.
-        monotonic: A monotonic clock, in seconds, that is used to measure how long a reading takes.
+        monotonic: A function that returns the time of a monotonic clock, in seconds. It is used to
+            measure how long a reading takes.
         users: The users whose run files are read.
     """
 

@@ -61,14 +61,14 @@ class StragglerDetector:
         self._starts: dict[str, float] = {}
 
     def compare(self, records: Mapping[str, Record]) -> Mapping[str, Slowness]:
-        """Compare the latest records of the run's living ranks.
+        """Compare the latest records of the run's ranks that are still running.
 
         Args:
-            records: The latest record of each living rank, by rank.
+            records: The latest record of each rank that is still running, keyed by rank.
 
         Returns:
-            The result of the latest window, by rank. The result is empty before the first window is
-            full, or if there is only one rank.
+            The result of the latest window, keyed by rank. The result is empty before the first
+            window is full, or if there is only one rank.
         """
         current = {
             rank: (record.step[_STEPS], record.step[_TRAIN], *_pick_totals(record.step))

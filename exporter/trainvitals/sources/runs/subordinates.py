@@ -29,7 +29,7 @@ class Subordinates:
 
     Args:
         path: The path of the file; if the file cannot be read, no range is known.
-        monotonic: A monotonic clock, in seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ class LossSampler:
 
     Args:
         torch: The module `torch`.
-        monotonic: A clock that never jumps, in seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
 
     Attributes:
         due: The time from which the loss of the next step is sampled, on the monotonic clock.

@@ -45,10 +45,10 @@ class StepNesting:
         return not self.in_progress
 
     def repeats(self, optimizer: object) -> bool:
-        """Return whether an optimizer has already taken a step since `lone` was cleared.
+        """Return whether `optimizer` has already taken a step since the last training step.
 
-        If neither backward passes nor batches can be observed, such a repeated step begins a new
-        training step.
+        The method also records the step of `optimizer`. If neither backward passes nor batches can
+        be observed, such a repeated step begins a new training step.
         """
         is_repeated = id(optimizer) in self.lone
         self.lone.add(id(optimizer))

@@ -51,7 +51,7 @@ class Autolog:
 
     Args:
         torch: The module `torch`, as loaded by the program.
-        monotonic: A clock that never jumps, in seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
 
     Attributes:
         monitor: The monitor of the training loop; None until the steps prove that the process

@@ -34,7 +34,7 @@ class ShapeReader:
     """Reads the numbers of samples and tokens in a backward pass, at most every ten seconds.
 
     Args:
-        monotonic: A clock that never jumps, in seconds.
+        monotonic: A function that returns the time of a monotonic clock, in seconds.
     """
 
     __slots__ = ("_counts", "_due", "_monotonic")
