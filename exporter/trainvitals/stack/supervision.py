@@ -185,6 +185,8 @@ def request_shutdown(state_dir: Path) -> bool:
     """
     try:
         with _connect(state_dir) as proxy:
+            # Without waiting, so that all programs stop at the same time.
+            proxy.supervisor.stopAllProcesses(False)  # noqa: FBT003 - XML-RPC has no keywords
             proxy.supervisor.shutdown()
     except xmlrpc.client.Fault as fault:
         return fault.faultCode == _FAULT_NOT_RUNNING
