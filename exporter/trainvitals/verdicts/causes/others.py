@@ -36,7 +36,7 @@ _OTHERS = re.compile(
     r"|^terminate called|^\s{0,4}what\(\):"
 )
 _SLURM = re.compile(r"(?:slurmstepd|srun)(?:-\S{1,80})?: |\*\*\* (?:JOB|STEP) ")
-_CANCELLED = re.compile(r"\b(?:JOB|STEP) ([0-9]{1,12})\b.{0,200}\bCANCELLED AT (\S{10,40})")
+_CANCELLED = re.compile(r"\b(?:JOB|STEP) ([0-9]{1,12})\b.{0,120}\bCANCELLED AT (\S{10,40})")
 _OWN_JOB = re.compile(
     r"SLURM_JOB_?ID ?[:=] ?\"?([0-9]{1,12})|^Job(?: ID:)? ([0-9]{1,12}) (?:running|started)",
     re.IGNORECASE | re.MULTILINE,

@@ -55,7 +55,7 @@ _STOPPED = matches_words(
 _NAN = r"-?nan(?![A-Za-z_])"
 _NAN_LOSS = matches(
     rf"loss[\"'\])]{{0,3}} {{0,4}}[=:]? {{0,4}}[\"'(]{{0,2}}(?:tensor\()?{_NAN}"
-    rf"|\bloss(?:es)?: [^\]\n]{{0,150}}(?<![\w-])nan(?![\w-]){NOT_COUNTED}|\btotal[ _]?(?:loss)?[ =:]{{1,3}}{_NAN}",
+    rf"|\bloss(?:es)?: [^\]\n]{{0,100}}(?<![\w-])nan(?![\w-]){NOT_COUNTED}|\btotal[ _]?(?:loss)?[ =:]{{1,3}}{_NAN}",
     ignore_case=True,
 )
 _SCALE = re.compile(r"reducing (?:loss scale )?to (\d[\d.e+-]{0,20})")
