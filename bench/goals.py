@@ -85,7 +85,7 @@ GOALS = {
     "23d": Goal("first load of the board Host: s", 2, 1),
     "23e": Goal("first load of the board Containers & OOM: s", 2, 1),
     "23f": Goal("a panel's query of these, six at a time: p95, ms", 200, 100),
-    "26a": Goal("the live page with nobody looking: % of a core", 0.002, 0),
+    "26a": Goal("the live page without viewers: % of a core", 0.002, 0),
     "26b": Goal("one viewer of the live page, 8 GPUs: % of a core", 1, 0.5),
     "26c": Goal("one viewer of the live page: collections/s", 1.1, 1),
     "26d": Goal("fifty viewers of the live page: collections/s", 1.1, 1),

@@ -92,8 +92,8 @@ def main() -> None:
     with ExitStack() as stack:
         machine = stack.enter_context(fake_machine(GPUS))
         subject = stack.enter_context(our_exporter(machine, "--no-collector.container"))
-        nobody, one, many = (measure(subject, machine, count, seconds) for count in (0, FEW, MANY))
-    figures.reach("26a", round(nobody.share, 4), ours=f"{nobody.collections:.2f} collections/s")
+        none, one, many = (measure(subject, machine, count, seconds) for count in (0, FEW, MANY))
+    figures.reach("26a", round(none.share, 4), ours=f"{none.collections:.2f} collections/s")
     figures.reach("26b", round(one.share, 3), ours=f"{one.kilobytes:.1f} kB an answer")
     figures.reach("26c", round(one.collections, 2), ours=f"{one.answers:.1f} answers/s")
     figures.reach("26d", round(many.collections, 2), ours=f"{many.answers:.1f} answers/s")

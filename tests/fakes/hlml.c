@@ -200,7 +200,7 @@ DEVICE_CALL(hlml_device_get_power_management_limit_constraints, (unsigned *minim
 DEVICE_CALL(hlml_device_set_power_management_limit, (unsigned limit), {
     (void)device;
     (void)limit;
-    return 4; /* no permission: nobody who only looks may set it */
+    return 4; /* no permission: a reader may not set it */
 })
 
 DEVICE_CALL(hlml_device_get_total_energy_consumption, (uint64_t *millijoules), {
