@@ -68,7 +68,7 @@ _NO_SECRETS = _HARMLESS_ENDS | _list(
     "id ids hash sha digest checksum fingerprint commit revision event trace span model dataset "
     "image tag host hostname port region bucket public pub user username log logs"
 )
-_LONGEST_KNOWN = 64
+_LONGEST_KNOWN = 64  # the number of characters of a name whose rule is kept
 _LEAST_RANDOM = 14
 _LEAST_DIGITS = 2
 _FEW_SWITCHES = 3

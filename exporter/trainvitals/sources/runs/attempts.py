@@ -14,6 +14,7 @@ from typing import TypeVar
 from trainvitals.foreign_numbers import MOST_COUNT, read_duration
 from trainvitals.runfile import STATE, STEP, Record, State
 
+# Runs whose files were deleted; each takes about half a kilobyte.
 MOST_REMEMBERED = 512
 
 Key = TypeVar("Key")

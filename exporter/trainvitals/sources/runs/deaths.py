@@ -21,6 +21,7 @@ from trainvitals.sources.runs.seen_files import SeenFile
 
 # How long to wait for the kernel's report of an exit, which follows the parent's `wait` call.
 PATIENCE_SECONDS = 10.0
+# Of runs and of ranks whose files were deleted; the counts of one run take about 0.2 KB.
 _MOST_RUNS = 512
 _MOST_COUNTED = 2048
 _STATE, _STATE_TIME = STATE["state"], STATE["state_time"]
