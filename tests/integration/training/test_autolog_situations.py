@@ -169,6 +169,7 @@ for batch in load():
         SGD
         + """
 class Graph:
+    def capture_begin(self): pass
     def capture_end(self): pass
     def replay(self): pass
 from trainvitals.training.autolog.observer import Autolog
@@ -178,11 +179,12 @@ batch, graph = next(iter(load())), Graph()
         + STEP
         + """
 torch.cuda.is_initialized = torch.cuda.is_current_stream_capturing = lambda: True
+graph.capture_begin()
 """
         + STEP
         + """
-torch.cuda.is_initialized = lambda: False
 graph.capture_end()
+torch.cuda.is_initialized = lambda: False
 for batch in load(): graph.replay()
 """,
         {"steps": 9, "samples": 72},

@@ -78,7 +78,7 @@ class Autolog:
         # Between two steps.
         self._fetches = self._backwards = 0
         self._captured: weakref.ref[Any] | None = None
-        self._stepped_in_backward = self._is_micro_step = False
+        self._stepped_in_backward = self._is_micro_step = self._is_capturing = False
         # Since the start.
         self._has_fetched = False
         self._unhooked_steps = self._all_backwards = self._hooked_steps = self._hooked_before = (
@@ -169,8 +169,9 @@ class Autolog:
         self._engine.wrap(engine, "step", before=before, after=after)
 
     def watch_graph(self, graph: Any) -> None:  # noqa: ANN401 - a class
-        """Observe the replays of a class of CUDA graphs."""
-        self._graphing.wrap(graph, "capture_end", after=self._after_capture)
+        """Observe the captures and replays of a class of CUDA graphs."""
+        self._graphing.wrap(graph, "capture_begin", after=self._after_capture_begin)
+        self._graphing.wrap(graph, "capture_end", after=self._after_capture_end)
         self._graphing.wrap(graph, "replay", after=self._after_replay)
 
     def watch_saving(self, owner: Any, attribute: str, *, file_at: int | None = None) -> None:  # noqa: ANN401 - a module
@@ -232,8 +233,7 @@ class Autolog:
         self._hooked_steps += 1
         if not self._nesting.end() or self._engine.is_inside:
             return
-        cuda = self._torch.cuda
-        if cuda.is_initialized() and cuda.is_current_stream_capturing():
+        if self._is_capturing:
             self._captured = weakref.ref(optimizer)
         elif getattr(optimizer, "found_inf", None) is not None and _found_infinite(optimizer):
             self._skip_step()
@@ -314,7 +314,11 @@ class Autolog:
         else:
             self.monitor, self._mark = monitor, monitor.mark
 
-    def _after_capture(self, args: tuple[Any, ...], *_: object) -> None:
+    def _after_capture_begin(self, *_: object) -> None:
+        self._is_capturing = True
+
+    def _after_capture_end(self, args: tuple[Any, ...], *_: object) -> None:
+        self._is_capturing = False
         if self._captured is not None:
             self._graphs[id(args[0])] = self._captured
         self._captured = None
