@@ -274,6 +274,7 @@ class StepRecorder(ValueRecorder):
         self._change_phase(now, PHASE_NAMES[self._after_step])
         if self._step_began == now:
             self._step_began = 0.0  # the start of this first step is unknown
+        self._publish_due = now  # the next step may hang, so this step is published at once
 
     @guard
     def _set_global_step(self, step: object) -> None:

@@ -1,5 +1,7 @@
 """Tests for the notes that `trainvitals run` writes about ended ranks, and of their diagnosis."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -14,6 +16,7 @@ import pytest
 from tests.support.run_files import decode
 from tests.support.waiting import wait_until
 from tests.unit.sources.runs.trainer import kernel_tells_exits
+from trainvitals.cli import main
 from trainvitals.runfile import STATE, State
 from trainvitals.runner.supervision import describe_signal_end
 from trainvitals.sources.runs.endings import read_ending
@@ -88,16 +91,12 @@ def read_endings(place):
 
 
 def diagnose(place, *name):
-    """Return the output of `trainvitals diagnose --json`."""
-    done = subprocess.run(
-        (*RUN[:-1], "diagnose", "--json", "--run-dir", "runs", "--engine", "none", *name),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=place,
-    )
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    """Return the output of `trainvitals diagnose --json`, run in this process."""
+    output = io.StringIO()
+    runs = f"--run-dir={place / 'runs'}"
+    with contextlib.redirect_stdout(output):
+        main(["diagnose", "--json", runs, "--engine=none", *name])
+    return json.loads(output.getvalue())
 
 
 @pytest.mark.parametrize("kind", ENDINGS)
@@ -125,7 +124,7 @@ def test_an_oom_kill_is_named_where_the_kernel_log_has_it(place, head, name, bel
     assert (known in done.stderr) == (not below)
     assert diagnose(place, name)["reason"].startswith("kill-outside")
     (place / "kernel.txt").write_text(kernel)
-    found = diagnose(place, name, "--kernel-log", "kernel.txt")
+    found = diagnose(place, name, f"--kernel-log={place / 'kernel.txt'}")
     assert found["reason"].startswith("oom"), found
 
 

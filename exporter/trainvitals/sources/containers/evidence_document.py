@@ -25,6 +25,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 
 from trainvitals.errors import TrainvitalsError
 from trainvitals.foreign_numbers import MOST_VALUE
@@ -83,7 +84,7 @@ def _write_members(value: object) -> dict[str, object]:
 def _read_object(kind: type, value: object, where: str) -> object:
     if not isinstance(value, Mapping):
         raise EvidenceError(f"{where}: must be an object, not {type(value).__name__}")
-    hints = typing.get_type_hints(kind)
+    hints = _get_type_hints(kind)
     members: dict[str, object] = {}
     for field in dataclasses.fields(kind):
         member, place = value.get(field.name), f"{where}.{field.name}"
@@ -95,6 +96,11 @@ def _read_object(kind: type, value: object, where: str) -> object:
             raise EvidenceError(f"{place}: is missing, and {kind.__name__} cannot be without")
     made: object = kind(**members)
     return made
+
+
+@cache  # for each class of the evidence; a journal contains thousands of objects
+def _get_type_hints(kind: type) -> Mapping[str, object]:
+    return typing.get_type_hints(kind)
 
 
 def _is_needed(field: dataclasses.Field[object]) -> bool:
