@@ -265,9 +265,15 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path, words):
     assert answer.stderr == "trainvitals: cannot write the output: No space left on device\n"
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&-", ">&- 2>&-"])
 @pytest.mark.parametrize(
-    "arguments", ["doctor --checks=swap", "top --once", "record --once --output -"]
+    ("arguments", "closed"),
+    [
+        ("doctor --checks=swap", ">&-"),
+        ("doctor --checks=swap", "<&- >&-"),
+        ("doctor --checks=swap", ">&- 2>&-"),
+        ("top --once", "<&- >&- 2>&-"),
+        ("record --once --output -", "<&- >&- 2>&-"),
+    ],
 )
 def test_streams_that_are_closed_are_no_traceback(tmp_path, arguments, closed):
     """Closed standard streams cause no error and no traceback."""

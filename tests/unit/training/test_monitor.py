@@ -209,6 +209,15 @@ def test_a_checkpoint_is_noted_with_its_step(make):
     assert noted == [15.0]
 
 
+def test_the_first_step_is_published_at_once(make):
+    """The first step is visible even if the second step never ends."""
+    monitor = make()
+    monitor._publish_seconds = 1e9
+    for _ in range(2):
+        monitor.update_batch(1)
+    assert read(monitor)["steps"] == 1
+
+
 def test_a_first_step_that_nobody_announced_has_no_duration(make, clock):
     """Without `start_epoch` or a mark, the duration of the first step is unknown."""
     monitor = make()
