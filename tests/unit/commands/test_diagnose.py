@@ -19,6 +19,7 @@ from tests.support.engine_stand_in import EngineStandIn
 from tests.support.run_files import training
 from tests.unit.test_masking import SECRETS
 from trainvitals.cli import main
+from trainvitals.sources.containers import survey
 from trainvitals.sources.containers.evidence import Evidence, Sample
 from trainvitals.sources.containers.evidence_folder import read_folder
 from trainvitals.sources.containers.journal import Journal
@@ -495,15 +496,20 @@ def test_no_secret_is_told_in_any_form(engine, diagnose, ago, tmp_path):
     assert all("***" in told for told in forms.values())
 
 
-def test_an_engine_that_hangs_is_a_gap(engine, diagnose, ago, tmp_path):
-    """If the engine hangs, the report names the gap and uses the journal, within seconds."""
+def test_an_engine_that_hangs_is_a_gap(engine, diagnose, ago, tmp_path, monkeypatch):
+    """If the engine hangs, the report names the gap and uses the journal, within seconds.
+
+    The patience of 5 seconds is shortened, so that the test does not wait for it.
+    """
+    assert survey._PATIENCE_SECONDS <= 5
+    monkeypatch.setattr(survey, "_PATIENCE_SECONDS", 0.5)
     write_record(tmp_path, ended=ago(60), exit_code=3, log=("x",))
     began = time.monotonic()
     with engine.hanging():
         code, out, _ = diagnose("train")
     assert code == 1
     assert "- the engine: unix://" in " ".join(out.split())
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 4.5
 
 
 def test_a_proxy_that_withholds_logs_and_info_is_a_gap(engine, diagnose, ago):

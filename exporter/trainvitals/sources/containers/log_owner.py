@@ -114,9 +114,19 @@ def find_times(lines: Iterable[DatedLine | str], *, zone: str = "") -> tuple[flo
             string means this machine's time zone.
     """
     lines = list(lines)
-    times = [time for line in lines if (time := _read_time(line, zone)) is not None]
-    times = times or [time for line in lines if (time := _read_later(line)) is not None]
+    return _find_span(lines, [_read_time(line, zone) for line in lines])
+
+
+def _find_span(
+    lines: Sequence[DatedLine | str], stamps: Sequence[float | None]
+) -> tuple[float, float] | None:
+    """Return the first and the last time of lines, given the timestamp near the start of each."""
+    times = _drop_missing(stamps) or _drop_missing(map(_read_later, lines))
     return (min(times[0], times[-1]), max(times[0], times[-1])) if times else None
+
+
+def _drop_missing(times: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(time for time in times if time is not None)
 
 
 def find_zone(text: str) -> str:
@@ -354,6 +364,8 @@ def read_owner(
     """
     if log is None:
         return LogOwner(None)
+    stamps = [_read_time(line, zone) for line in (log if is_dated else log[-_RECENT_LINES:])]
+    recent = _drop_missing(stamps[-_RECENT_LINES:])
     texts = [(line if isinstance(line, str) else line.text)[:_LONGEST_LINE] for line in log]
     texts = [text for text in texts if not _OF_KERNEL.search(text)]
     text = "\n".join(texts)
@@ -365,24 +377,15 @@ def read_owner(
     }
     return LogOwner(
         text=text,
-        times=find_times(log, zone=zone) if is_dated else None,
+        times=_find_span(log, stamps) if is_dated else None,
         pids=frozenset(int(found[1]) for found in _PID.finditer(text)),
         buses=frozenset() if _SEVERAL.search(text) else frozenset(buses),
         survived_kill=any(map(_KILL_REPORT.search, texts[:-_MANY_LINES])),
         ends_with_kill=any(map(_KILL_REPORT.search, texts[-_MANY_LINES:])),
-        is_end_dated=find_times(log[-_MANY_LINES:], zone=zone) is not None,
-        longest_gap_seconds=_find_longest_gap(log[-_RECENT_LINES:], zone),
-        stamps=_read_stamps(log, zone) if is_dated else (),
+        is_end_dated=_find_span(log[-_MANY_LINES:], stamps[-_MANY_LINES:]) is not None,
+        longest_gap_seconds=_find_gap(recent) if len(recent) > _FEW_GAPS else _AFTER_SECONDS,
+        stamps=_drop_missing(stamps) if is_dated else (),
     )
-
-
-def _read_stamps(lines: Sequence[DatedLine | str], zone: str) -> tuple[float, ...]:
-    return tuple(time for line in lines if (time := _read_time(line, zone)) is not None)
-
-
-def _find_longest_gap(lines: Sequence[DatedLine | str], zone: str) -> float:
-    times = _read_stamps(lines, zone)
-    return _find_gap(times) if len(times) > _FEW_GAPS else _AFTER_SECONDS
 
 
 def _find_gap(times: Sequence[float]) -> float:

@@ -239,12 +239,8 @@ class Case:
 
     def search(self, sign: Sign) -> re.Match[str] | None:
         """Return the match of a sign in the last log line with the sign; None without such a line."""
-        if not sign.may_be_in(self.lines):
-            return None
-        for line in reversed(self.lines):
-            if match := sign.search(line):
-                return match
-        return None
+        found = (sign.search(self.lines[at]) for at in sign.list_candidates(self.lines))
+        return next(filter(None, found), None)
 
     def seconds_before_end(self, time: float) -> float | None:
         """Return the seconds from a time to the subject's end, at least 0.
@@ -280,13 +276,18 @@ class Case:
 
 def open_case(evidence: Evidence) -> Case:
     """Return the case for the collected evidence, with the log cleaned."""
-    lines = drop_quoted(drop_empty_fields(join_reports(clean(evidence.log or ()))))
-    if evidence.exception:
-        lines += clean((evidence.exception,))
+    lines = clean_log(evidence.log or (), evidence.exception)
     case = Case(evidence, lines)
     if not case.is_end_unexplained or not goes_on(lines):
         return case
     return replace(case, success=find_success(lines))
+
+
+@lru_cache(maxsize=1)  # The cause `unknown` quotes these lines too.
+def clean_log(log: tuple[str, ...], exception: str) -> tuple[str, ...]:
+    """Return the cleaned lines of a log, followed by the exception that ended the run."""
+    lines = drop_quoted(drop_empty_fields(join_reports(clean(log))))
+    return lines + clean((exception,)) if exception else lines
 
 
 @lru_cache(maxsize=1)  # All deaths in a list use the same file.

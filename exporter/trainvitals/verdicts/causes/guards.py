@@ -32,14 +32,14 @@ _SHUTDOWN = matches(
 _LAST_LINES = 100
 
 
-def _list_lines(case: Case) -> tuple[str, ...]:
-    return (*case.evidence.kernel_lines, *case.lines[-_LAST_LINES:])
-
-
 def _find(case: Case, sign: Sign) -> str | None:
     if not case.has_ended or case.exit_code == 0 or case.success:
         return None
-    return next((line for line in reversed(_list_lines(case)) if sign.search(line)), None)
+    candidates = (
+        at for at in sign.list_candidates(case.lines) if at >= len(case.lines) - _LAST_LINES
+    )
+    lines = (*(case.lines[at] for at in candidates), *reversed(case.evidence.kernel_lines))
+    return next(filter(sign, lines), None)
 
 
 def _detect_guard(case: Case) -> Finding | None:

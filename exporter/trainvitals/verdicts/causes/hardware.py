@@ -29,10 +29,10 @@ def list_memory_errors(case: Case) -> tuple[str, ...]:
     """
     lines = tuple(line for line in case.evidence.kernel_lines if _FAULT(line))
     sent = [found for line in lines if (found := _SENT.search(line))]
+    if not sent:
+        return lines
     owner = read_owner(case.evidence.log)
-    if sent and not any(owner.may_own_process(found[1], int(found[2])) for found in sent):
-        return ()
-    return lines
+    return lines if any(owner.may_own_process(one[1], int(one[2])) for one in sent) else ()
 
 
 def _detect_memory(case: Case) -> Finding | None:

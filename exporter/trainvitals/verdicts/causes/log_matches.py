@@ -193,7 +193,7 @@ def _find_beside(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
     The result is None if no line matches.
     """
     quiet = read_log(log.lines).quiet
-    for index in range(len(log.lines) - 1, -1, -1):
+    for index in sign.list_candidates(log.lines):
         line = log.lines[index]
         if quiet[index] or (log.reported[index] and not is_launcher_line(line)):
             continue

@@ -29,13 +29,12 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
         sign: The sign of a line that contains such a report.
         leave_out: Prefixes of lines that do not count as training progress.
     """
-    if not sign.may_be_in(case.lines):
-        return None
+    candidates = set(sign.list_candidates(case.lines))
     after, is_resumed_after, is_ending = 0, False, False
     reading = read_log(case.lines)
-    for index in range(len(case.lines) - 1, -1, -1):
+    for index in range(len(case.lines) - 1, min(candidates, default=len(case.lines)) - 1, -1):
         line, is_step = case.lines[index], reading.steps[index]
-        if not reading.quiet[index] and sign(line):
+        if index in candidates and not reading.quiet[index] and sign(line):
             match = LogMatch(
                 index,
                 line,
@@ -73,9 +72,9 @@ def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> Lo
         named: The sign of a line that names a training program. Such a line counts even if the
             program's log was read. None if no kernel log line counts in that case.
     """
-    if not case.has_ended or case.exit_code == 0:
-        return None
     lines = case.evidence.kernel_lines
+    if not lines or not case.has_ended or case.exit_code == 0:
+        return None
     if case.evidence.log is not None:
         lines = tuple(line for line in lines if named is not None and named(line))
     line = next((line for line in reversed(lines) if sign(line)), None)

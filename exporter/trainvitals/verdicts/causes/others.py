@@ -48,6 +48,7 @@ _ASIDE = re.compile(
     r"^epilog: |^.{0,200}\bresource_tracker: .{0,200}(?:leaked|\[Errno 2\])"
     r"|^.{0,100}\bmlflow\b.{0,200}\b(?:[Ff]ailed|[Uu]nable) to (?:log|upload|send)"
 )
+_MAY_BE_ASIDE = re.compile(r"epilog: |resource_tracker: |mlflow")
 _TRACKER, _TRACKER_END = (
     "wandb: ",
     re.compile(r"wandb: .{0,40}(?:Find logs at|Synced |You can sync)"),
@@ -60,7 +61,7 @@ def find_trials(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indices of lines about failed trials after which the study continued."""
     spans: list[tuple[int, int]] = []
     for at, line in enumerate(lines):
-        if _TRIAL.search(line) and (not spans or at > spans[-1][1]):
+        if "Trial " in line and _TRIAL.search(line) and (not spans or at > spans[-1][1]):
             spans.append((at, _find_trial_end(lines, at)))
     rest = lines[spans[-1][1] + 1 :] if spans else ()
     if any(_TRACEBACK in line or _STUDY_FAILED.search(line) for line in rest):
@@ -118,8 +119,9 @@ def find_killed_training(lines: Sequence[str]) -> int:
 def find_items(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indices of lines about evaluated items and their crashes, if a result follows."""
     items = [at for at, line in enumerate(lines) if _ITEM.match(line)]
-    result = max((at for at, line in enumerate(lines) if RESULT.search(line)), default=-1)
-    if not items or result < items[-1]:
+    behind = range(len(lines) - 1, items[-1] - 1, -1) if items else ()
+    result = next((at for at in behind if RESULT.search(lines[at])), -1)
+    if result < 0:
         return
     if len(items) >= _LEAST_ITEMS or any(
         _OTHERS.match(lines[at]) for at in range(items[0], result)
@@ -163,5 +165,5 @@ def find_asides(lines: Sequence[str]) -> Iterator[int]:
     ends = [at for at, line in enumerate(lines) if _TRACKER_END.match(line)]
     for at, line in enumerate(lines):
         is_of_tracker = line.startswith(_TRACKER) and bool(ends) and at < ends[-1]
-        if is_of_tracker or _ASIDE.match(line):
+        if is_of_tracker or (_MAY_BE_ASIDE.search(line) and _ASIDE.match(line)):
             yield at

@@ -8,7 +8,7 @@ from trainvitals.sources.accelerators.xids import explain_xid
 from trainvitals.sources.containers.evidence import Evidence, Settings
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import format_duration
-from trainvitals.verdicts.causes.case import Case, open_case
+from trainvitals.verdicts.causes.case import Case, clean_log
 from trainvitals.verdicts.causes.suspicious import find_suspicious
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
@@ -142,7 +142,7 @@ def _describe_last(case: Case) -> tuple[str, ...]:
 
 def _describe_log(case: Case) -> tuple[str, ...]:
     """Return sentences that quote the log's most suspicious lines, or else the last lines."""
-    lines = open_case(case.evidence).lines
+    lines = clean_log(case.evidence.log or (), case.evidence.exception)
     suspicious = find_suspicious(lines)
     if suspicious:
         return tuple(
@@ -179,7 +179,7 @@ def _advise_unknown(case: Case) -> list[str]:
     evidence, steps = case.evidence, []
     if evidence.is_unobserved:
         steps.append(_advise_more_files(evidence))
-    if find_suspicious(open_case(evidence).lines):
+    if find_suspicious(clean_log(evidence.log or (), evidence.exception)):
         return steps
     if evidence.log is None and evidence.is_unobserved:
         return steps

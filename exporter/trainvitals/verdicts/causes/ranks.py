@@ -51,7 +51,7 @@ def split_rank(line: str) -> tuple[int | None, str]:
     The rank is None if the line has no such prefix.
     """
     rank = None
-    while found := _RANK.match(line) or _PREFIX.match(line):
+    while line.startswith(("[", "(")) and (found := _RANK.match(line) or _PREFIX.match(line)):
         rank = int(found[1]) if found[1] is not None else rank
         line = line[found.end() :]
     return rank, line

@@ -120,11 +120,11 @@ class _Crash:
 
 
 def _find(case: Case, sign: Sign) -> str | None:
-    if not sign.may_be_in(case.lines):
-        return None
-    for line in reversed(case.lines[-_LAST_LINES:]):
-        if sign.search(line):
-            text = line.strip()
+    for at in sign.list_candidates(case.lines):
+        if at < len(case.lines) - _LAST_LINES:
+            return None
+        if sign(case.lines[at]):
+            text = case.lines[at].strip()
             return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
     return None
 

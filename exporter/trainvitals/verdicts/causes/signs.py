@@ -9,7 +9,7 @@ distinct lines in lower case, with 1 for each digit.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -71,8 +71,20 @@ class Sign:
         """Return whether any of the lines may match the sign; only the result False is certain."""
         if not lines:
             return False
-        literals, digest = find_literals(self.pattern.pattern), read_log(lines).digest
-        return not literals or any(literal in digest for literal in literals)
+        literals = find_literals(self.pattern.pattern)
+        return not literals or any(map(read_log(lines).digest.__contains__, literals))
+
+    def list_candidates(self, lines: tuple[str, ...]) -> Iterator[int]:
+        """Yield the indices of the lines that may match the sign, the last first.
+
+        No other line matches the sign.
+        """
+        if not self.may_be_in(lines):
+            return
+        literals, simple = find_literals(self.pattern.pattern), read_log(lines).simple
+        for at in range(len(lines) - 1, -1, -1):
+            if not literals or any(map(simple[at].__contains__, literals)):
+                yield at
 
 
 def _is_within(span: tuple[int, int], values: Sequence[tuple[int, int]]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.ranks import is_launcher_line
@@ -36,9 +37,15 @@ def read_start_error(case: Case) -> str:
         return state.error if state.status in _NEVER_RAN else ""
     if not case.has_ended or case.signal is not None:
         return ""
-    lines = (*case.lines[-_LAST_OF_A_COMMAND:], *(case.evidence.pod or ()))
-    found = [line for line in lines if _OF_ENGINE.search(line) and not is_launcher_line(line)]
-    return found[-1].replace("\\", "").strip() if found else ""
+    return _find_error((*case.lines[-_LAST_OF_A_COMMAND:], *(case.evidence.pod or ())))
+
+
+@lru_cache(maxsize=4)  # About twenty causes read the same lines in turn.
+def _find_error(lines: tuple[str, ...]) -> str:
+    """Return the engine's last error in the lines, or an empty string."""
+    found = (line for line in reversed(lines) if _OF_ENGINE.search(line))
+    error = next((line for line in found if not is_launcher_line(line)), "")
+    return error.replace("\\", "").strip()
 
 
 def conclude_error(

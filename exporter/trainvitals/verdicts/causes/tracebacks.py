@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trainvitals.verdicts.causes.frames import (
     FRAME,
@@ -176,6 +177,11 @@ class Traceback:
 
 def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
     """Return all tracebacks of a log in the order of their first lines."""
+    return _read_tracebacks(tuple(lines))
+
+
+@lru_cache(maxsize=8)  # Filters and causes read the same log in turn.
+def _read_tracebacks(lines: tuple[str, ...]) -> tuple[Traceback, ...]:
     streams: dict[int | None, list[tuple[int, str]]] = {}
     for index, line in enumerate(lines):
         rank, text = split_rank(line)
