@@ -132,7 +132,7 @@ class Trial:
         """Return questions for all groups of tests; groups that need the same rules share one."""
         document = self._read(alert)
         shared: dict[tuple[Rule, ...], list[dict[str, object]]] = {}
-        for group in map(_convert, document["tests"]):  # type: ignore[arg-type]
+        for group in map(_convert, document["tests"]):  # type: ignore[call-overload]
             needed = _find_asked(group, self._book)
             needed |= {
                 n for r in self._book.alerts if r.name in needed for n in self._book.find_needs(r)
