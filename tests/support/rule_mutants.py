@@ -17,7 +17,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +101,8 @@ def run_mutants(
         equivalent: The names of the equivalent mutants; None for the list of the project.
 
     Raises:
-        ValueError: An alert does not exist, or its tests fail with the unchanged rules.
+        ValueError: An alert does not exist, or one of its tests that detects a mutant fails with
+            the unchanged rules too.
     """
     book = book or read_rulebook()
     trial = Trial(book, promtool=promtool, directory=directory, tests=tests)
@@ -110,18 +111,8 @@ def run_mutants(
         raise ValueError(f"no alert {', '.join(unknown)}; there are {', '.join(known)}")
     wanted = alerts or known
     mutants = choose(list_mutants(book, wanted))
-    failing = trial.find_failing(sorted({alert for mutant in mutants for alert in mutant.alerts}))
-    if failing.keys() & set(wanted):
-        words = "\n".join(f"{name}: {said}" for name, said in failing.items() if name in wanted)
-        raise ValueError(f"these tests fail with the rules as they are:\n{words}")
-    mutants = tuple(_leave_out(mutant, failing) for mutant in mutants)
-    return conclude(trial.judge(mutants), read_equivalent() if equivalent is None else equivalent)
-
-
-def _leave_out(mutant: Mutant, alerts: Collection[str]) -> Mutant:
-    """Return a mutant that is not tried against the tests of these alerts."""
-    rest = tuple(alert for alert in mutant.alerts if alert not in alerts)
-    return dataclasses.replace(mutant, alerts=rest)
+    verdicts = trial.judge(mutants, wanted)
+    return conclude(verdicts, read_equivalent() if equivalent is None else equivalent)
 
 
 def describe(outcome: Outcome, *, whole: bool = False) -> str:

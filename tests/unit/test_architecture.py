@@ -16,6 +16,7 @@ SOURCE_ROOT = ROOT / "exporter"
 PACKAGE = SOURCE_ROOT / "trainvitals"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+NODES = {path: tuple(ast.walk(tree)) for path, tree in TREES.items()}
 BROAD = {"Exception", "BaseException"}
 
 # The modules that may import each of these packages, even inside a function.
@@ -69,9 +70,9 @@ def name_of(path):
     return path.relative_to(PACKAGE).as_posix()
 
 
-def imports_of(tree):
+def imports_of(nodes):
     """Yield the top-level names of all packages that a module imports anywhere."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -192,7 +193,7 @@ def test_the_source_root_is_no_package():
 @pytest.mark.parametrize("package", CONFINED)
 def test_a_binding_is_imported_where_it_belongs(package):
     """Each of the confined packages is imported only by the listed modules."""
-    users = {name_of(path) for path, tree in TREES.items() if package in imports_of(tree)}
+    users = {name_of(path) for path, nodes in NODES.items() if package in imports_of(nodes)}
     assert users == CONFINED[package]
 
 
@@ -207,7 +208,7 @@ def test_everything_public_has_a_docstring(path):
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_only_the_command_line_prints_and_exits(path):
     """Only the command line prints or exits; other modules return values or raise exceptions."""
-    calls = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
+    calls = {ast.unparse(node.func) for node in NODES[path] if isinstance(node, ast.Call)}
     if name_of(path) not in ("__main__.py", "commands/parsing.py"):
         assert not calls & {"print", "sys.exit", "exit", "input"}
 
@@ -222,8 +223,8 @@ def test_broad_excepts_are_counted():
     assert found == BROAD_EXCEPTS
     swallowing = [
         name_of(path)
-        for path, tree in TREES.items()
-        if any(is_swallowing_everything(node) for node in ast.walk(tree))
+        for path, nodes in NODES.items()
+        if any(is_swallowing_everything(node) for node in nodes)
     ]
     assert swallowing == []
 

@@ -19,7 +19,7 @@ NAMES = {
 }
 # The test files of the other alerts are only run unchanged by `make test-long`.
 AS_THEY_STAND = (
-    "HPUHighTemperature",
+    "HighMemoryUsage",
     "TrainingRunLost",
     "HostOOMKill",
     "ContainerOOMKilled",
@@ -29,7 +29,10 @@ AS_THEY_STAND = (
 
 def run(*command):
     """Run a command and return its exit status and its output."""
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=3000)
+    environ = {**os.environ, "GOGC": "200"}  # fewer garbage collections make promtool faster
+    done = subprocess.run(
+        command, env=environ, capture_output=True, check=False, text=True, timeout=3000
+    )
     return done.returncode, done.stdout + done.stderr
 
 

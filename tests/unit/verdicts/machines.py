@@ -45,7 +45,7 @@ from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
 from trainvitals.sources.runs.stragglers import Slowness
 
-NOW = 5400.0
+NOW = 1800.0
 GIB = 1 << 30
 COLLECTORS = (
     "cpu", "memory", "filesystem", "pressure", "kernel", "accelerator", "container", "training",

@@ -98,6 +98,8 @@ class Looked:
         self.picture = self.observer.picture(
             self.seen, NOW, alerts=known.firing, alerts_trouble=known.reason
         )
+        self.page = _WRITER.write_fragment(self.picture).decode()
+        self.document = read_document(write_document(self.picture))
         self.judged = self.observer.judge(self.seen, NOW, known)
 
     def name_troubles(self, fired=None):
@@ -141,8 +143,8 @@ def check_views(looked: Looked) -> None:
     """Assert that every view names exactly the troubles and the unknown values."""
     picture = looked.picture
     troubles = [(each.subject, each.name, each.severity, each.summary) for each in picture.troubles]
-    assert read_document(write_document(picture)).troubles == picture.troubles
-    assert read_document(write_document(picture)).unknowns == picture.unknowns
+    assert looked.document.troubles == picture.troubles
+    assert looked.document.unknowns == picture.unknowns
     check_idleness(looked)
     check_page(looked, troubles)
     check_terminal(looked, troubles)
@@ -159,10 +161,9 @@ def check_idleness(looked: Looked) -> None:
     picture = looked.picture
     reading = looked.seen.readings.get("accelerator")
     idle = {each.identity.uuid: each.idle for each in reading.devices} if reading else {}
-    overview = read_document(write_document(picture))
-    assert {each.uuid: each.idle for each in overview.accelerators} == idle
+    assert {each.uuid: each.idle for each in looked.document.accelerators} == idle
     if reasons := [each for each in idle.values() if each is not None]:
-        page = html.unescape(_WRITER.write_fragment(picture).decode())
+        page = html.unescape(looked.page)
         screen = io.StringIO()
         console = make_console(screen, None, width=4096)
         write_all(console, picture, View(), Source("here"), width=None)
@@ -177,8 +178,7 @@ def check_idleness(looked: Looked) -> None:
 
 def check_page(looked: Looked, troubles) -> None:
     """Assert that the page's headline has a line for each trouble and each unknown value."""
-    text = _WRITER.write_fragment(looked.picture).decode()
-    head = text[: text.index("</header>")]
+    head = looked.page[: looked.page.index("</header>")]
     lines = [(tone, html.unescape(words)) for tone, words in _MATTER.findall(head)]
     said = [
         (TONES[each.severity], f"{_name_subject(each)} {each.name}: {each.summary}".strip())
@@ -350,9 +350,8 @@ def test_a_card_close_to_its_limit_is_the_same_on_the_page_and_in_top():
     looked = Looked(Machine(devices=(Device(celsius=84.0, headroom=5.0),)), "0")
     looked.look(())
     assert draw_headline(looked.picture, 100)[0].plain == "gpu0 close to its thermal limit"
-    page = _WRITER.write_fragment(looked.picture).decode()
-    assert "1 thing needs attention" in page
-    assert "gpu0 close to its thermal limit: 84 °C, 5 °C below" in page
+    assert "1 thing needs attention" in looked.page
+    assert "gpu0 close to its thermal limit: 84 °C, 5 °C below" in looked.page
 
 
 def test_a_missing_card_explains_the_stalls_that_it_may_have_caused(promtool, tmp_path):
