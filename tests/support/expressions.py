@@ -20,6 +20,7 @@ SEARCHES = frozenset({"search", "sub", "subn", "split", "findall", "finditer"})
 MATCHES = frozenset({"match", "fullmatch"})
 # Imports that mark a module which may hold expressions.
 _WORDS = re.compile(r"^import re$|^from trainvitals\.verdicts\.causes\.signs import", re.MULTILINE)
+_CALL = re.compile(r"\bre\s*\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ def find_computed(package: Path = PACKAGE) -> set[tuple[str, str]]:
     return {
         (path.relative_to(package).as_posix(), function.name)
         for path in sorted(package.rglob("*.py"))
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _CALL.search(source := path.read_text(encoding="utf-8"))
+        for function in ast.walk(ast.parse(source))
         if isinstance(function, ast.FunctionDef)
         for _, call in _list_calls(function)
         if not isinstance(call.args[0], ast.Constant)

@@ -93,13 +93,16 @@ def find_slow_text(
                 return _measure(apply, subject, clock)
 
             few = (len(head) + len(part) * count for count in _FEW_PARTS)
-            length, seconds = _find_slow_length(measure, sorted({*few, *_SHORT, _SOME, _MANY}))
+            lengths = sorted({*few, *_SHORT, _SOME, _MANY})
+            length, seconds = _find_slow_length(measure, lengths, clock)
             if seconds > MOST_SECONDS:
                 return SlowText(head, part, tail, length, seconds)
     return None
 
 
-def _find_slow_length(measure: Callable[[int], float], lengths: Iterable[int]) -> tuple[int, float]:
+def _find_slow_length(
+    measure: Callable[[int], float], lengths: Iterable[int], clock: Callable[[], float]
+) -> tuple[int, float]:
     """Return the first length that takes too long, or the longest length tried, and its time."""
     times = {}
     for length in lengths:
@@ -108,8 +111,8 @@ def _find_slow_length(measure: Callable[[int], float], lengths: Iterable[int]) -
             return length, times[length]
     growth = max(times[_MANY] / max(times[_SOME], 1e-7), _MANY / _SOME)
     power = math.log(growth, _MANY / _SOME)
-    expected = times[_MANY] * (LONGEST / _MANY) ** power
-    if expected * _SAFETY < MOST_SECONDS:
+    expected = times[_MANY] * (LONGEST / _MANY) ** power * _SAFETY
+    if expected < MOST_SECONDS or expected < MOST_SECONDS * measure_slowness(clock):
         return _MANY, times[_MANY]
     return LONGEST, measure(LONGEST)
 
@@ -119,19 +122,20 @@ def _measure(
 ) -> float:
     """Return the processor time of a match.
 
-    A time above the limit is measured up to three times. The least time is then scaled to that of
-    the reference machine at rest.
+    A time above the limit is scaled to that of the reference machine at rest, and is measured up to
+    three times.
     """
-    seconds = math.inf
+    least = math.inf
     for _ in range(3):
         began = clock()
         apply(subject)
-        seconds = min(seconds, clock() - began)
+        seconds = clock() - began
         if seconds <= MOST_SECONDS:
             return seconds
-        if seconds > _BEYOND_DOUBT * MOST_SECONDS:
+        least = min(least, seconds / measure_slowness(clock))
+        if least <= MOST_SECONDS or seconds > _BEYOND_DOUBT * MOST_SECONDS:
             break
-    return seconds / measure_slowness(clock)
+    return least
 
 
 def measure_slowness(clock: Callable[[], float]) -> float:

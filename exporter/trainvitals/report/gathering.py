@@ -118,7 +118,7 @@ def _explain_emptiness(archive: Archive) -> str:
 def _look_back(archive: Archive) -> Totals | None:
     """Return the previous period's figures; None if too little of the previous period has data."""
     period = archive.period.step_back()
-    before = Archive(archive.prometheus, period, archive.filters)
+    before = Archive(archive.prometheus, period, archive.filters, thresholds=archive.thresholds)
     coverage = find_coverage(before) if period.end > period.begin else None
     if coverage is None or coverage.seconds < _ENOUGH_TO_COMPARE * period.seconds:
         return None

@@ -15,7 +15,6 @@ from tests.unit.report.test_period import NOW, choose
 from trainvitals.errors import ConfigurationError, StackError
 from trainvitals.report.document import format_document, parse_document
 from trainvitals.report.gathering import make_report
-from trainvitals.report.html import format_html
 from trainvitals.report.text import format_markdown, format_text, make_message
 from trainvitals.sources.prometheus import Prometheus
 
@@ -81,7 +80,7 @@ def test_no_number_of_prometheus_costs_the_report(seed: int, kind: str):
         report = make_report(make_prometheus(seed), choose("daily" if draws else kind), now=NOW)
     except StackError:  # the random response has no data of the period
         return
-    for form in (format_html, make_message) if draws else (format_text, format_markdown):
+    for form in (make_message,) if draws else (format_text, format_markdown):
         form(report)
     document = format_document(report)
     json.loads(document, parse_constant=pytest.fail)
@@ -113,8 +112,6 @@ def test_any_number_in_a_document_can_be_written(number: float):
     report = parse_document(json.dumps(document))
     for form in (format_text, format_markdown, make_message, format_document):
         form(report)
-    if number > 1:
-        format_html(report)
 
 
 @pytest.mark.parametrize(

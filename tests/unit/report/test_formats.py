@@ -12,6 +12,7 @@ from hypothesis import given, strategies
 
 from trainvitals.errors import ConfigurationError
 from trainvitals.foreign_text import escape_markdown
+from trainvitals.report.charts import Course, Picture, draw
 from trainvitals.report.document import format_document, parse_document
 from trainvitals.report.figures import (
     Accelerators,
@@ -126,22 +127,50 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("kind", ["daily", "weekly"])
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_no_more_than_a_name_in_html(name, kind):
-    """A hostile name does not change the tags and attributes of the HTML page."""
-    tame, hostile = (
-        Page(format_html(make(kind=kind))),
-        Page(format_html(make(name, name, kind=kind))),
-    )
+@pytest.fixture(scope="module")
+def page():
+    """The HTML page of a daily report; drawing its charts takes a second."""
+    return format_html(make())
+
+
+@pytest.fixture
+def sparklines(monkeypatch):
+    """Make matplotlib missing, so that charts are sparklines, which take no time."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+
+
+def compare(hostile, tame):
+    """Compare the tags and attributes of a page with hostile names and of one without."""
+    hostile, tame = Page(hostile), Page(tame)
     assert hostile.tags == tame.tags
     assert [key for key, _ in hostile.attributes] == [key for key, _ in tame.attributes]
     assert hostile.open == []
 
 
-def test_the_page_needs_nothing_from_outside():
+@pytest.mark.usefixtures("sparklines")
+@pytest.mark.parametrize("kind", ["daily", "weekly"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_no_more_than_a_name_in_html(name, kind):
+    """A hostile name does not change the tags and attributes of the HTML page."""
+    compare(format_html(make(name, name, kind=kind)), format_html(make(kind=kind)))
+
+
+@pytest.mark.parametrize("is_stacked", [True, False])
+def test_a_hostile_name_is_no_more_than_a_name_in_a_chart(is_stacked):
+    """Hostile names do not change the tags and attributes of a chart that matplotlib draws."""
+
+    def draw_named(title, names):
+        slots = tuple((f"{place:02}", name) for place, name in enumerate(names))
+        courses = tuple(Course(name, 1, (1.0,) * len(names)) for name in names)
+        return draw(Picture(title, slots, courses, 1.0, str, is_stacked, target=2.0), "p0")
+
+    chart = draw_named("".join(HOSTILE), HOSTILE)
+    compare(chart, draw_named("title", ["name"] * len(HOSTILE)))
+    assert Page(chart).tags.count("title") == 2 + len(HOSTILE) ** 2
+
+
+def test_the_page_needs_nothing_from_outside(page):
     """The HTML page has no scripts and loads no resources, and its policy forbids both."""
-    page = format_html(make())
     parsed = Page(page)
     names = {key for key, _ in parsed.attributes}
     assert not names & {"src", "href", "srcset", "action", "onload", "onclick"}
@@ -153,6 +182,7 @@ def test_the_page_needs_nothing_from_outside():
     assert page.count('role="img"') == 6
 
 
+@pytest.mark.usefixtures("sparklines")
 def test_a_command_is_code_in_the_page():
     """Backticks in advice become a code element, and its text is escaped."""
     advice = Advice(0, "Run `trainvitals postmortem 'a<b'`", "killed")
@@ -169,9 +199,8 @@ def test_a_table_in_markdown_has_an_empty_line_before_and_none_doubled():
     assert not any(pair == ("", "") for pair in pairwise(lines))
 
 
-def test_the_page_knows_light_and_dark():
+def test_the_page_knows_light_and_dark(page):
     """The HTML page supports the light and the dark colour scheme of the system."""
-    page = format_html(make())
     assert "color-scheme: light dark" in page
     assert "prefers-color-scheme: dark" in page
 
@@ -180,7 +209,8 @@ def test_an_axis_says_something_else_at_each_line():
     """The labels of an axis differ, even if the metric hardly changes."""
     best = Best("iou", "", "seg", "node-1", 0.7971, is_lower_better=False)
     flat = tuple((BEGIN + HOUR * n, 0.797 + n * 1e-5) for n in range(1, 9))
-    report = replace(make(), runs=Runs(is_told=True, best=(replace(best, by_hour=flat),)))
+    runs = Runs(is_told=True, best=(replace(best, by_hour=flat),))
+    report = replace(make(), runs=runs, accelerators=Accelerators())
     (picture,) = re.findall(
         r"<figcaption>iou</figcaption>.*?</figure>", format_html(report), re.DOTALL
     )
@@ -188,9 +218,9 @@ def test_an_axis_says_something_else_at_each_line():
     assert len(set(marks)) == len(marks) >= 3
 
 
-def test_without_matplotlib_the_page_has_sparklines(monkeypatch):
+@pytest.mark.usefixtures("sparklines")
+def test_without_matplotlib_the_page_has_sparklines():
     """Without matplotlib, the page shows each chart as a sparkline with its maximum."""
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     page = format_html(make())
     assert page.count('<svg class="spark"') == 7
     assert "at most 2400, target 20</p>" in page
@@ -199,23 +229,22 @@ def test_without_matplotlib_the_page_has_sparklines(monkeypatch):
     assert Page(page).open == []
 
 
-def test_pictures_have_no_identifier_twice():
+def test_pictures_have_no_identifier_twice(page):
     """The ids of the elements of all charts in a page are unique."""
-    every = [text for key, text in Page(format_html(make())).attributes if key == "id"]
+    every = [text for key, text in Page(page).attributes if key == "id"]
     assert len(set(every)) == len(every) > 0
 
 
-def test_a_picture_has_the_colours_of_the_page():
+def test_a_picture_has_the_colours_of_the_page(page):
     """The placeholders for colours in charts are replaced with the colours of the page."""
-    page = format_html(make())
     assert "fill: var(--c1)" in page
     assert "#0101" not in page
     assert "#0102" not in page
 
 
-def test_each_bar_says_what_it_is():
+def test_each_bar_says_what_it_is(page):
     """The tooltip of each bar has the time, the value and the cause."""
-    assert "<title>00:00: 0.03 h training at full speed</title>" in format_html(make())
+    assert "<title>00:00: 0.03 h training at full speed</title>" in page
     assert "<title>Tuesday, 2026-03-10: 8.3 h training at full speed</title>" in format_html(
         make(kind="weekly")
     )
@@ -304,6 +333,7 @@ def test_what_is_no_json_is_refused(text):
         parse_document(text)
 
 
+@pytest.mark.usefixtures("sparklines")
 def test_a_message_is_short_in_a_chat_and_whole_in_a_mail():
     """The text of a message is the short template, and its HTML has the tables and charts."""
     message = make_message(make())

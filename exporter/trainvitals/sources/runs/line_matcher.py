@@ -173,11 +173,9 @@ class _Preselection:
 def _group(patterns: Sequence[Pattern]) -> list[tuple[str, list[Pattern]]]:
     """Return texts, each with the patterns that require it; the most frequent text comes first."""
     left = {number for number, pattern in enumerate(patterns) if pattern.contains}
-    members: dict[str, set[int]] = {}
-    for text in sorted({text for number in left for text in _choose_texts(patterns[number])}):
-        members[text] = {
-            number for number in left if any(text in each for each in patterns[number].contains)
-        }
+    required = {number: "\n".join(patterns[number].contains) for number in left}
+    texts = sorted({text for number in left for text in _choose_texts(patterns[number])})
+    members = {text: {number for number in left if text in required[number]} for text in texts}
     groups: list[tuple[str, list[Pattern]]] = []
     while left:
         best = max(members, key=lambda text: len(members[text] & left))

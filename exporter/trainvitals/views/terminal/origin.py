@@ -6,16 +6,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from trainvitals import __version__
 from trainvitals.errors import TrainvitalsError
-from trainvitals.metrics.machine import Machine, MachineOptions
 from trainvitals.sources.alerts import follow_alerts
 from trainvitals.sources.files import name_machine
-from trainvitals.views.machine.observer import Observer
 from trainvitals.views.machine.picture import Picture
 from trainvitals.workers import attempt
+
+if TYPE_CHECKING:
+    from trainvitals.metrics.machine import MachineOptions
 
 # The maximum time for a reading; after it, the values of the collectors that responded are shown.
 _PATIENCE_SECONDS = 3.0
@@ -63,6 +64,10 @@ class LocalOrigin:
         prometheus: str | None = None,
         alerts_wait_seconds: float = 0.0,
     ) -> None:
+        # The collectors take long to import, and are not needed to show another machine.
+        from trainvitals.metrics.machine import Machine  # noqa: PLC0415
+        from trainvitals.views.machine.observer import Observer  # noqa: PLC0415
+
         self.words = words
         hostname = name_machine(options.roots)
         self._alerts = (

@@ -90,11 +90,15 @@ def test_any_picture_fits_any_terminal(picture, width, height, active, is_alone)
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
 @pytest.mark.parametrize("name", PICTURES)
 def test_what_is_not_shown_is_counted(name, width):
-    """At every height, the shown rows and the counted ones together are all rows."""
+    """At every height, the shown rows and the counted ones together are all rows.
+
+    A screen that ends in a blank line would only get more of them in a higher terminal.
+    """
     picture = PICTURES[name]
+    sections = list_sections(picture, lists_all=False)
     for height in range(8, 60, 3):
         lines = screen(picture, width, height)[2:-1]
-        for section in list_sections(picture, lists_all=False):
+        for section in sections:
             heads = [line for line in lines if line.startswith(f"{section.number}")]
             if not heads or section.number == 5:
                 continue
@@ -110,6 +114,8 @@ def test_what_is_not_shown_is_counted(name, width):
             more = head.rpartition("+")[2] if " more" in head else "0"
             hidden = int(head.partition(" more")[0].rpartition("+")[2]) if " more" in head else 0
             assert len(rows) + hidden >= len(section.items), (more, lines)
+        if not lines[-1].strip():
+            break
 
 
 def test_what_matters_most_is_shown_first():
