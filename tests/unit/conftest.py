@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -17,6 +18,18 @@ from trainvitals.sources.files import Roots
 MACHINE = Path(__file__).parents[1] / "fixtures" / "machine"
 TRACED_CASES = 4
 _IS_UNTRACED = pytest.StashKey[bool]()
+_MEMORY = "/dev/shm"
+_ROOM_BYTES = 1 << 30
+
+
+def pytest_configure() -> None:
+    """Keep the 60,000 small files of the tests in memory, if it has room and may hold programs."""
+    try:
+        memory = os.statvfs(_MEMORY)
+    except OSError:
+        return
+    if memory.f_bavail * memory.f_frsize >= _ROOM_BYTES and not memory.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
