@@ -63,7 +63,7 @@ def report_steps(figures: Figures, seconds: Seconds) -> None:
         )
     for goal, name, note in (
         ("15b", "ours", "every step is published"),
-        ("15c", "default", "by default steps that end within 20 ms are published together"),
+        ("15c", "default", "by default steps of less than 1 ms are published together"),
     ):
         figures.reach(
             goal,

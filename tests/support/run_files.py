@@ -53,7 +53,7 @@ from trainvitals import TrainingMonitor
 how, run, directory, rank, world_size, attempt, global_step = sys.argv[1:]
 with TrainingMonitor(
     run, run_dir=directory, rank=int(rank), world_size=int(world_size), attempt=int(attempt),
-    global_step=int(global_step), total_steps=100, publish_seconds=0,
+    global_step=int(global_step), total_steps=100,
 ) as monitor:
     monitor.start_epoch(0)
     for number in range(20):

@@ -120,8 +120,8 @@ class TrainingMonitor(EventRecorder):
         monotonic: A function that returns the time of a monotonic clock, in seconds.
         clock: A clock that returns Unix time in seconds.
         publish_seconds: The minimum time between two publications; steps that end within this time
-            are published together. If None, the time is 20 ms, or 0.5 s if the run directory is on
-            a disk.
+            are published together. If None, the time is 1 ms, or 0.5 s if the run directory is on a
+            disk.
 
     Attributes:
         run: The run name.

@@ -61,7 +61,7 @@ _BUCKETS = range(_BUCKETS_AT, _BUCKETS_AT + len(BUCKET_BOUNDS) + 1)
 _EDGES = (-math.inf, *BUCKET_BOUNDS, math.inf)
 _FROM_ZERO = (NONFINITE, _SLOWEST, _OVERHEAD, _ERRORS, *_BUCKETS, *(at for at, _ in _WINDOW))
 # Steps within this time are published together, because a store to a page on a disk may block.
-PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.02, 0.5
+PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
 
 
