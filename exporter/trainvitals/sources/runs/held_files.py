@@ -21,6 +21,7 @@ The files of a process that has ended are kept for an hour, so that the last lin
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +53,7 @@ _LEFT_OUT = frozenset(
     {"__pycache__", "node_modules", "site-packages", "venv", "env", "proc", "sys"}
 )
 _OUTPUTS = ("1", "2")
+_SPECIAL = re.compile(r"/(?:dev/(?!shm/)|proc/|sys/|memfd:)")  # `/dev/shm` holds regular files
 _PARENT = 1  # the column of `/proc/PID/stat` after the state
 
 
@@ -309,7 +311,7 @@ def _list_open(procfs: Path, pid: int) -> Iterator[FoundFile]:
         target = _read_link(f"{own}/{number}")
         is_log = number in _OUTPUTS
         name = target.rpartition("/")[2]
-        if not target.startswith("/") or target.startswith(("/dev/", "/proc/", "/sys/", "/memfd:")):
+        if not target.startswith("/") or _SPECIAL.match(target):
             continue
         if not (is_log or _is_known(name)) or not _is_written(f"{procfs}/{pid}/fdinfo/{number}"):
             continue
