@@ -14,7 +14,8 @@ from tests.support.exporter_process import ExporterProcess
 from tests.support.waiting import wait_until
 
 SCRAPE_SECONDS = 10.0
-ANN = bcrypt.hashpw(b"right", bcrypt.gensalt(8)).decode()  # 48 guesses take seconds of a slow machine
+# A slow machine checks 49 passwords of this cost within a scrape timeout.
+ANN = bcrypt.hashpw(b"right", bcrypt.gensalt(8)).decode()
 
 PATHS = ("/metrics", "/", "/live", "/api/v1/overview", "/api/v1/readings", "/health", "/runbooks/")
 
