@@ -228,6 +228,8 @@ class Server:
         self._connections.add(connection)
         self._allow(connection, self._limits.head_seconds)
         self._watch(connection, EVENT_READ)
+        # The request may have arrived already, and with it, the connection keeps its place.
+        self._serve(connection)
 
     def _start_transport(self, client: socket.socket) -> Transport:
         if self._web_config is None:
