@@ -534,6 +534,26 @@ def test_all_places_in_flight():
             client.close()
 
 
+def test_a_request_that_waits_to_be_accepted_keeps_its_place():
+    """A connection whose request has already arrived is not closed for the next connection."""
+    is_busy, is_free = threading.Event(), threading.Event()
+
+    def keep_busy():
+        is_busy.set()
+        is_free.wait(30)
+
+    with serving(limits=Limits(connections=1)) as server:
+        server._loop.call_soon(keep_busy)
+        assert is_busy.wait(30)
+        clients = [connect(server) for _ in range(3)]
+        for client in clients:
+            client.sendall(GET_AND_CLOSE)
+        is_free.set()
+        for client in clients:
+            assert read_to_end(client).endswith(b"up 1\n")
+            client.close()
+
+
 def read_to_end_or_reset(client):
     """Read until the server closes or resets the connection."""
     with suppress(ConnectionResetError):
