@@ -169,12 +169,15 @@ for batch in load():
         SGD
         + """
 class Graph:
-    def capture_begin(self): pass
+    def capture_begin(self, fails=False):
+        if fails: raise RuntimeError("no capture begins")
     def capture_end(self): pass
     def replay(self): pass
 from trainvitals.training.autolog.observer import Autolog
 Autolog.active.watch_graph(Graph)
 batch, graph = next(iter(load())), Graph()
+try: graph.capture_begin(fails=True)
+except RuntimeError: pass
 """
         + STEP
         + """

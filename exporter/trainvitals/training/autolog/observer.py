@@ -314,8 +314,10 @@ class Autolog:
         else:
             self.monitor, self._mark = monitor, monitor.mark
 
-    def _after_capture_begin(self, *_: object) -> None:
-        self._is_capturing = True
+    def _after_capture_begin(
+        self, _args: object, _result: object, error: BaseException | None
+    ) -> None:
+        self._is_capturing = error is None
 
     def _after_capture_end(self, args: tuple[Any, ...], *_: object) -> None:
         self._is_capturing = False
